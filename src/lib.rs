@@ -1,0 +1,5 @@
+//! `halfopen`: who notices a half-open connection, when, and what was lost meanwhile.
+//!
+//! The rooms and what each may import are in `docs/architecture.md`; `tests/architecture.rs` holds the code to it.
+
+pub mod units;
