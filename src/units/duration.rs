@@ -25,8 +25,14 @@ pub enum DurationError {
     NotANumber(String),
 }
 
-const UNITS: [(&str, u64); 6] =
-    [("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("m", 60_000_000_000), ("h", 3_600_000_000_000), ("d", 86_400_000_000_000)];
+const UNITS: [(&str, u64); 6] = [
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
 
 /// Parses `250ms`, `1.5s`, `30m`, `1h` or sums of them (`1m30s`). Exact to the nanosecond.
 ///
@@ -86,7 +92,7 @@ pub fn print_duration(duration: Duration) -> String {
     }
     for (name, unit) in UNITS.iter().rev().filter(|(name, _)| *name != "d") {
         let unit = u128::from(*unit);
-        if nanos >= unit && nanos % unit == 0 {
+        if nanos >= unit && nanos.is_multiple_of(unit) {
             return format!("{}{name}", nanos / unit);
         }
         if nanos >= unit && matches!(*name, "s" | "ms" | "us") {

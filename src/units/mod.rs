@@ -11,6 +11,9 @@ pub use offset::Offset;
 
 use std::fmt;
 
+/// Number of a trial within its run, from 0 in plan order.
+pub type TrialId = u32;
+
 /// A share between 0 and 1, printed as a percentage with one decimal.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Percent(pub f64);

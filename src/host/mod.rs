@@ -1,0 +1,7 @@
+//! Everything that touches the machine: clock, namespaces, netlink, nftables, processes, files, signals, privileges.
+//!
+//! The only room that may read a clock or start a process. What is left out: any knowledge of brokers, faults or
+//! trials.
+
+pub mod clock;
+pub mod netns;

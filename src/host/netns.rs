@@ -1,0 +1,70 @@
+//! Network namespaces held by a descriptor alone: nothing under `/run/netns`, nothing to remove, gone with the process.
+//!
+//! A namespace is never entered on a shared thread: work inside runs on a thread of its own, which ends with the work.
+
+use nix::sched::{CloneFlags, setns, unshare};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// A network namespace. Clones share the descriptor; the namespace lives until the last one and the last process or
+/// socket inside are gone.
+#[derive(Debug, Clone)]
+pub struct NetNs {
+    name: String,
+    fd: Arc<OwnedFd>,
+}
+
+const OWN: &str = "/proc/thread-self/ns/net";
+
+impl NetNs {
+    /// A new, empty namespace: not even its loopback is up.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_SYS_ADMIN` in the user namespace, `ENOSPC` at the limit of `user.max_net_namespaces`.
+    pub fn create(name: &str) -> io::Result<Self> {
+        let fd = on_a_thread(|| {
+            unshare(CloneFlags::CLONE_NEWNET)?;
+            File::open(OWN)
+        })?;
+        Ok(Self { name: name.to_string(), fd: Arc::new(fd.into()) })
+    }
+
+    /// The namespace of the calling thread.
+    ///
+    /// # Errors
+    /// When `/proc` is not mounted.
+    pub fn current(name: &str) -> io::Result<Self> {
+        Ok(Self { name: name.to_string(), fd: Arc::new(File::open(OWN)?.into()) })
+    }
+
+    /// The name in messages; the kernel knows no names.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs `work` on a thread of its own inside the namespace. Sockets opened there stay in the namespace and can be
+    /// handed out.
+    ///
+    /// # Errors
+    /// When the namespace can't be entered; `work`'s own error is returned as it is.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        on_a_thread(|| {
+            setns(&*self.fd, CloneFlags::CLONE_NEWNET)?;
+            work()
+        })
+    }
+}
+
+impl AsFd for NetNs {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn on_a_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    std::thread::scope(|scope| scope.spawn(work).join())
+        .unwrap_or_else(|_| Err(io::Error::other("the thread inside the namespace panicked")))
+}

@@ -1,0 +1,9 @@
+//! From a scenario to its trials: arms × faults × trials, with addresses, phases and predictions, all fixed before
+//! anything starts.
+//!
+//! Pure: the seed is an argument, the same scenario and seed give the same plan. What is left out: where and how the
+//! trials run.
+
+mod model;
+
+pub use model::{Plan, Trial, Window};

@@ -1,0 +1,46 @@
+//! What a run is going to do, decided before it starts.
+
+use crate::scenario::Scenario;
+use crate::units::TrialId;
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// One trial: one connection, cut once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Its number in plan order.
+    pub id: TrialId,
+    /// Index into the scenario's arms.
+    pub arm: usize,
+    /// Index into the scenario's faults.
+    pub fault: usize,
+    /// The drawn part of the time between "settled" and the cut.
+    pub phase: Duration,
+    /// The client's own address.
+    pub client: Ipv4Addr,
+    /// The address at which this client finds the broker.
+    pub server: Ipv4Addr,
+    /// The window of the time to detect that the model gave beforehand, in seconds; `None` without a model.
+    pub predicted: Option<Window>,
+}
+
+/// A predicted window of the time to detect, in seconds from the cut.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Earliest; `None` with `hi_s` `None` is "never".
+    pub lo_s: Option<f64>,
+    /// Latest; `None` is "perhaps never".
+    pub hi_s: Option<f64>,
+}
+
+/// The whole plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The scenario as read.
+    pub scenario: Scenario,
+    /// The trials, in order of their ids.
+    pub trials: Vec<Trial>,
+    /// An estimate of the run's length: start-up, settling, phases, horizon, teardown.
+    pub estimate: Duration,
+}

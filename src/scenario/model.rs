@@ -1,0 +1,271 @@
+//! A scenario after reading: every default filled in, every unit resolved.
+
+use crate::units::Setting;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Who consumes. The names are contract: the same in files, in `--set` and in reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SubjectKind {
+    /// A bare TCP connection that only reads, against the embedded peer.
+    TcpReader,
+    /// A bare TCP connection that only writes, against the embedded peer.
+    TcpWriter,
+    /// The real `lapin` client on RabbitMQ.
+    Lapin,
+    /// A blocking `BRPOP` of the real `redis` client on Redis.
+    RedisBlocking,
+}
+
+impl SubjectKind {
+    /// All kinds, in the order of the documentation.
+    pub const ALL: [Self; 4] = [Self::TcpReader, Self::TcpWriter, Self::Lapin, Self::RedisBlocking];
+
+    /// The name in files and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TcpReader => "tcp-reader",
+            Self::TcpWriter => "tcp-writer",
+            Self::Lapin => "lapin",
+            Self::RedisBlocking => "redis-blocking",
+        }
+    }
+
+    /// The broker that it speaks to.
+    #[must_use]
+    pub fn broker(self) -> BrokerKind {
+        match self {
+            Self::TcpReader | Self::TcpWriter => BrokerKind::None,
+            Self::Lapin => BrokerKind::Rabbitmq,
+            Self::RedisBlocking => BrokerKind::Redis,
+        }
+    }
+}
+
+impl fmt::Display for SubjectKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Which server the subjects talk to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BrokerKind {
+    /// Bare TCP against the embedded peer.
+    None,
+    /// A real `rabbitmq-server`, port 5672.
+    Rabbitmq,
+    /// A real `redis-server`, port 6379.
+    Redis,
+}
+
+impl BrokerKind {
+    /// The name in files and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Rabbitmq => "rabbitmq",
+            Self::Redis => "redis",
+        }
+    }
+
+    /// The TCP port that it listens on inside the lab.
+    #[must_use]
+    pub fn port(self) -> u16 {
+        match self {
+            Self::None => 7000,
+            Self::Rabbitmq => 5672,
+            Self::Redis => 6379,
+        }
+    }
+}
+
+impl fmt::Display for BrokerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// `SO_KEEPALIVE` with its three numbers, whole seconds as the kernel takes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keepalive {
+    /// `TCP_KEEPIDLE`.
+    pub idle: Duration,
+    /// `TCP_KEEPINTVL`.
+    pub interval: Duration,
+    /// `TCP_KEEPCNT`.
+    pub probes: u32,
+}
+
+/// When a message is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ack {
+    /// On receipt: a crash loses the task.
+    Early,
+    /// After the work: a crash repeats it.
+    Late,
+}
+
+/// The options of an arm. An option that the subject doesn't have is `None` here and an error in the file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Who consumes.
+    pub subject: SubjectKind,
+    /// The client's own bound on the handshake (TCP, and protocol where the client has one).
+    pub connect_timeout: Setting,
+    /// `SO_RCVTIMEO` on a blocking socket.
+    pub read_timeout: Setting,
+    /// Keepalive; `None` is off.
+    pub keepalive: Option<Keepalive>,
+    /// `TCP_USER_TIMEOUT`.
+    pub tcp_user_timeout: Setting,
+    /// AMQP heartbeat to ask for; `None` where the subject has no heartbeat; `Some(Setting::None)` asks for 0.
+    pub heartbeat: Option<Setting>,
+    /// Prefetch (`basic.qos`), where the subject has one.
+    pub prefetch: Option<u16>,
+    /// Acknowledgement, where the subject has one.
+    pub ack: Option<Ack>,
+    /// AMQP `frame_max` to ask for, in bytes, where the subject has one.
+    pub frame_max: Option<u32>,
+    /// Sysctls of the subject's own network namespace, by name without the `net.ipv4.` prefix
+    /// (`tcp_retries2`), as `sysctl.tcp_retries2 = 5`.
+    pub sysctl: BTreeMap<String, i64>,
+}
+
+/// One arm of the comparison.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Arm {
+    /// Its name in reports.
+    pub name: String,
+    /// Its options.
+    pub settings: Settings,
+    /// Trials of this arm for each fault.
+    pub trials: u32,
+}
+
+/// Which packets a fault drops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Directions {
+    /// Client to broker.
+    pub to_broker: bool,
+    /// Broker to client.
+    pub to_client: bool,
+}
+
+impl Directions {
+    /// Whether nothing is dropped: a control.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        !self.to_broker && !self.to_client
+    }
+}
+
+/// What of a client is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// This connection only; a reconnect gets through.
+    Flow,
+    /// Everything between this client's address and the broker's: reconnects are cut too.
+    Host,
+}
+
+impl Scope {
+    /// The name in files and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Flow => "flow",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// A fault: an impairment profile in a scope, for a time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fault {
+    /// The profile's name: a file in `netem/`, or `none` for a control.
+    pub profile: String,
+    /// What the profile drops.
+    pub drop: Directions,
+    /// What is cut.
+    pub scope: Scope,
+    /// Healed after this long.
+    pub duration: Setting,
+    /// The cut falls at settle + U(0, this); `None` lets the plan take the arm's own longest period.
+    pub phase_window: Option<Duration>,
+}
+
+/// What a gate looks at.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// A quantile (0 to 1) of a numeric column; a censored trial counts as beyond every bound.
+    Quantile(f64),
+    /// The share of trials with this value in a text column, 0 to 1.
+    Fraction(String),
+    /// The number of trials with this value in a text column, or with any value in a numeric one.
+    Count(Option<String>),
+}
+
+/// A bound that the run must hold.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gate {
+    /// The arm it looks at; `None` is all.
+    pub arm: Option<String>,
+    /// The fault profile it looks at; `None` is all.
+    pub fault: Option<String>,
+    /// A column of `trials.csv`.
+    pub metric: String,
+    /// What is taken of it.
+    pub measure: Measure,
+    /// At least this, in the column's unit.
+    pub min: Option<f64>,
+    /// At most this, in the column's unit.
+    pub max: Option<f64>,
+}
+
+/// Options of the broker itself.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct BrokerSettings {
+    /// The kinds that the arms need, each once, in order.
+    pub kinds: Vec<BrokerKind>,
+    /// RabbitMQ's own `heartbeat`; `None` leaves its default (60 s).
+    pub heartbeat: Option<Setting>,
+    /// RabbitMQ's `consumer_timeout`; `None` leaves its default.
+    pub consumer_timeout: Option<Duration>,
+}
+
+/// A whole scenario file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Scenario {
+    /// Its name; also the folder of its run.
+    pub name: String,
+    /// The question that it answers: the file's header comment.
+    pub question: String,
+    /// How long each trial is watched after its cut.
+    pub horizon: Duration,
+    /// Seed of everything that is drawn.
+    pub seed: u64,
+    /// Whether CI runs it.
+    pub ci: bool,
+    /// Quiet time between "consuming" and the earliest cut.
+    pub settle: Duration,
+    /// The broker.
+    pub broker: BrokerSettings,
+    /// The arms, at least one.
+    pub arms: Vec<Arm>,
+    /// The faults, at least one; a control has the profile `none`.
+    pub faults: Vec<Fault>,
+    /// Interval between numbered messages on each connection; `None` is no load.
+    pub load_interval: Option<Duration>,
+    /// The gates.
+    pub gates: Vec<Gate>,
+}
