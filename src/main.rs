@@ -1,1 +1,3 @@
+//! The `halfopen` command.
+
 fn main() {}
