@@ -1,0 +1,41 @@
+//! What the outer process hands to the engine, and what the engine hands back beside its events.
+
+use crate::plan::Plan;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// One run, to be carried out inside the supervisor.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Job {
+    /// The run's id: part of every name that it makes.
+    pub run_id: String,
+    /// What to do.
+    pub plan: Plan,
+    /// The run directory, which exists.
+    pub out: PathBuf,
+    /// Where private state goes: a tmpfs of the supervisor's mount namespace.
+    pub work: PathBuf,
+    /// Whether to draw progress on standard error.
+    pub progress: bool,
+}
+
+/// What the engine found out about the run as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Facts {
+    /// `CLOCK_MONOTONIC` at the run's zero, in nanoseconds.
+    pub zero_ns: i64,
+    /// Versions of brokers and client libraries.
+    pub versions: BTreeMap<String, String>,
+    /// Peak resident memory by process, in bytes (`VmHWM`).
+    pub memory_peak_bytes: BTreeMap<String, u64>,
+    /// Where each observation came from, or why it could not be had.
+    pub sources: BTreeMap<String, String>,
+    /// Seconds that each phase of the run took.
+    pub phases_s: BTreeMap<String, f64>,
+}
+
+/// Name of the job file inside the run directory; removed at the end.
+pub const JOB_FILE: &str = ".job.json";
+/// Name of the facts file inside the run directory; folded into `run.json` and removed at the end.
+pub const FACTS_FILE: &str = ".facts.json";
