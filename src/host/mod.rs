@@ -5,3 +5,5 @@
 
 pub mod clock;
 pub mod netns;
+pub mod nft;
+pub mod nlmsg;
