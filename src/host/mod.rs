@@ -4,4 +4,10 @@
 //! trials.
 
 pub mod clock;
+pub mod init;
+pub mod journal;
+pub mod netlink;
 pub mod netns;
+pub mod process;
+pub mod procfs;
+pub mod supervise;
