@@ -1,8 +1,9 @@
 //! The `halfopen` command; everything is in the library.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+    let args: Vec<OsString> = std::env::args_os().collect();
     ExitCode::from(halfopen::cli::main(&args))
 }

@@ -4,10 +4,11 @@ use super::exit::Exit;
 use super::progress::Drawn;
 use crate::engine::job::{FACTS_FILE, Job};
 use crate::engine::kernel::{self, Ending, EngineError};
+use std::ffi::OsString;
 use std::path::Path;
 
 /// Carries out the job in the file that is named first. Its exit code is the engine's part of the contract.
-pub fn engine_main(args: &[String]) -> i32 {
+pub fn engine_main(args: &[OsString]) -> i32 {
     let exit = match args.first().map(|path| load(Path::new(path))) {
         Some(Ok(job)) => carry_out(&job),
         Some(Err(error)) => fail(&error, Exit::Harness),

@@ -14,13 +14,14 @@ pub use exit::{Exit, Failure};
 
 use args::{Cli, Command};
 use clap::Parser;
+use std::ffi::OsString;
 use std::io::Write;
 
 /// Runs the command and returns its exit code. The hidden roles of the same binary come first, without clap: they are
 /// not for people, and PID 1 should do as little as it can.
 #[must_use]
-pub fn main(args: &[String]) -> u8 {
-    if let Some(role) = args.get(1).filter(|a| a.starts_with("__")) {
+pub fn main(args: &[OsString]) -> u8 {
+    if let Some(role) = args.get(1).and_then(|a| a.to_str()).filter(|a| a.starts_with("__")) {
         return hidden(role, &args[2..]);
     }
     let cli = match Cli::try_parse_from(args) {
@@ -47,13 +48,15 @@ pub fn main(args: &[String]) -> u8 {
     }
 }
 
-fn hidden(role: &str, args: &[String]) -> u8 {
+fn hidden(role: &str, args: &[OsString]) -> u8 {
+    let texts = || -> Vec<String> { args.iter().map(|a| a.to_string_lossy().into_owned()).collect() };
     let code = match role {
         "__init" => crate::host::init::init_main(args),
+        "__supervise" => crate::host::supervise::supervise_main(args),
         "__engine" => engine::engine_main(args),
-        "__subject" => crate::subject::subject_main(args),
-        "__producer" => crate::subject::producer_main(args),
-        "__peer" => crate::subject::peer_main(args),
+        "__subject" => crate::subject::subject_main(&texts()),
+        "__producer" => crate::subject::producer_main(&texts()),
+        "__peer" => crate::subject::peer_main(&texts()),
         _ => {
             eprintln!("halfopen: unknown command `{role}`; see `halfopen --help`");
             i32::from(Exit::Usage.code())

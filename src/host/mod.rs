@@ -4,6 +4,12 @@
 //! trials.
 
 pub mod clock;
+pub mod init;
+pub mod journal;
+pub mod netlink;
 pub mod netns;
 pub mod nft;
 pub mod nlmsg;
+pub mod process;
+pub mod procfs;
+pub mod supervise;
