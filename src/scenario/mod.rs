@@ -4,6 +4,7 @@
 //! plan's.
 
 mod model;
+pub mod profile;
 
 pub use model::{
     Ack, Arm, BrokerKind, BrokerSettings, Directions, Fault, Gate, Keepalive, Measure, Scenario, Scope, Settings,
