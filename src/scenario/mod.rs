@@ -3,6 +3,7 @@
 //! Pure: text in, [`Scenario`] or a list of errors out. What is left out: anything drawn or predicted, which is the
 //! plan's.
 
+pub mod matrix;
 mod model;
 pub mod profile;
 
