@@ -6,5 +6,7 @@ pub mod events;
 pub mod host;
 pub mod plan;
 pub mod scenario;
+pub mod stats;
 pub mod subject;
 pub mod units;
+pub mod verdict;
