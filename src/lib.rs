@@ -7,5 +7,7 @@ pub mod fault;
 pub mod host;
 pub mod plan;
 pub mod scenario;
+pub mod stats;
 pub mod subject;
 pub mod units;
+pub mod verdict;
