@@ -132,7 +132,7 @@ fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_j
         out_dir: dir.path().to_path_buf(),
         keep: vec![],
         user_namespace: UserNamespace::Auto,
-        state_dir: journal::state_dir().map_err(|e| harness(&e))?,
+        state_dir: journal::state_dir(),
     });
     let _ = std::fs::remove_file(&job_file);
     let ended = ended.map_err(|e| match e {

@@ -12,4 +12,5 @@ pub mod nft;
 pub mod nlmsg;
 pub mod process;
 pub mod procfs;
+pub mod signals;
 pub mod supervise;

@@ -11,7 +11,7 @@ mod run;
 mod tracker;
 mod watch;
 
-pub use run::{Ending, EngineError, run};
+pub use run::{Ending, EngineError, Progress, run};
 
 use crate::events::Event;
 
