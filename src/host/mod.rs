@@ -7,3 +7,4 @@ pub mod clock;
 pub mod netns;
 pub mod nft;
 pub mod nlmsg;
+pub mod perf;

@@ -4,4 +4,5 @@
 //! that returns early would count as passed.
 
 mod fault;
+mod observe;
 mod support;
