@@ -6,7 +6,7 @@ use super::{FaultError, error};
 use crate::events::{Counters, TrialId};
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
-use crate::host::nft::{Element, NftClient, NftError, Op, RuleHandle};
+use crate::host::nft::{Element, NftClient, NftError, Op, Reading, RuleHandle};
 use crate::units::Offset;
 use std::collections::{BTreeMap, HashMap};
 
@@ -118,7 +118,8 @@ impl FaultTable {
         };
         if let Some(installed) = self.trials.get_mut(&trial) {
             let dropping = installed.placed.iter().filter(|p| p.counts.drops());
-            installed.healed = Some(dropping.map(|p| p.counts).zip(last).collect());
+            let count = |p: &Placed| last.iter().find(|r| r.key == p.element.key).map(|r| (p.counts, r.packets));
+            installed.healed = Some(dropping.filter_map(count).collect());
         }
         Ok(applied)
     }
@@ -179,14 +180,19 @@ impl FaultTable {
         self.client.commit(self.clock, &[Op::DeleteTable]).map(|_| ()).map_err(FaultError::Close)
     }
 
-    fn commit(&mut self, what: &'static str, trial: TrialId, ops: &[Op]) -> Result<(Applied, Vec<u64>), FaultError> {
+    fn commit(
+        &mut self,
+        what: &'static str,
+        trial: TrialId,
+        ops: &[Op],
+    ) -> Result<(Applied, Vec<Reading>), FaultError> {
         let failed = |source| error::FaultError::Trial { what, trial, source };
         let committed = self.client.commit(self.clock, ops).map_err(failed)?;
         // A commit counts the generation up by one and skips zero (`nf_tables_commit`). Where a kernel counts
         // otherwise, the next reading merely looks at the rules once more.
         self.generation = self.generation.wrapping_add(1).max(1);
         let applied = Applied { before: committed.before, after: committed.after };
-        Ok((applied, committed.deleted.into_iter().map(|reading| reading.packets).collect()))
+        Ok((applied, committed.deleted))
     }
 
     /// Whether all rules are those that were installed. Handles are never used twice and rules never change under

@@ -14,3 +14,4 @@ pub mod process;
 pub mod procfs;
 pub mod signals;
 pub mod supervise;
+pub mod perf;

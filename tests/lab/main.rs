@@ -6,4 +6,5 @@
 mod common;
 mod fault;
 mod supervisor;
+mod observe;
 mod support;

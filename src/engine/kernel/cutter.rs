@@ -186,7 +186,7 @@ impl Cutter {
             return;
         }
         match self.table.counters_of(trial) {
-            Ok((counters, intact)) => self.say(trial, Kind::Certificate { counters, intact }),
+            Ok(read) => self.say(trial, Kind::Certificate { counters: read.counters, intact: read.intact }),
             Err(error) => self.say(trial, Kind::Note { text: format!("the certificate could not be read: {error}") }),
         }
     }
@@ -202,7 +202,7 @@ impl Cutter {
                 .undropped
                 .iter()
                 .copied()
-                .filter(|t| all.get(t).is_some_and(|(c, _)| c.dropped_to_broker + c.dropped_to_client > 0))
+                .filter(|t| all.get(t).is_some_and(|r| r.counters.dropped_to_broker + r.counters.dropped_to_client > 0))
                 .collect();
             for trial in dropped {
                 self.undropped.remove(&trial);

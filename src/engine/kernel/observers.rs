@@ -31,7 +31,7 @@ impl Observers {
         let stop = Arc::new(AtomicBool::new(false));
         let watch = Watch { clock, registry: registry.clone(), events: events.clone(), stop: stop.clone() };
         let mut this = Self { stop, threads: Vec::new(), sources: BTreeMap::new() };
-        let traced = match Tracepoints::open() {
+        let traced = match Tracepoints::open(clock) {
             Ok(tracepoints) => {
                 let watch = watch.clone();
                 this.thread("tracepoints", move || watch.trace(tracepoints))?;

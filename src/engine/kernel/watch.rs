@@ -8,15 +8,13 @@ use super::Message;
 use super::registry::Registry;
 use crate::events::{Event, Kind, SocketSnapshot, Source, Tuple};
 use crate::host::clock::Clock;
-use crate::observe::{SockDiag, Tracepoints};
-use crate::units::Offset;
+use crate::observe::{KernelEnds, PolledEnds, SockDiag, States, Tracepoints};
+use crate::units::{Offset, TrialId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
-
-const ESTABLISHED: u8 = 1;
 
 /// What every observer thread needs.
 #[derive(Clone)]
@@ -32,8 +30,14 @@ pub struct Watch {
 }
 
 impl Watch {
-    fn say(&self, offset: Offset, trial: u32, kind: Kind) {
-        let _ = self.events.send(Message::Event(Event::of_trial(offset, Source::Kernel, trial, kind)));
+    /// Reports an event of a trial.
+    pub fn say(&self, offset: Offset, source: Source, trial: TrialId, kind: Kind) {
+        let _ = self.events.send(Message::Event(Event::of_trial(offset, source, trial, kind)));
+    }
+
+    /// Whether the run has ended.
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     /// Looks at the sockets of all client namespaces until told to stop.
@@ -41,56 +45,61 @@ impl Watch {
     /// `ends` is whether vanished sockets are reported as ended, which only makes sense without tracepoints.
     pub fn sockets(&self, mut namespaces: Vec<SockDiag>, ends: bool) {
         let period = Duration::from_millis(if ends { 20 } else { 100 });
-        let mut seen: HashMap<Tuple, (Offset, SocketSnapshot)> = HashMap::new();
-        while !self.stop.load(Ordering::Relaxed) {
+        let mut polled = PolledEnds::default();
+        let mut seen: HashMap<Tuple, SocketSnapshot> = HashMap::new();
+        while !self.stopped() {
             let started = self.clock.now();
             let known = self.registry.snapshot();
-            let mut now_there = HashMap::new();
+            let mut there: HashMap<Tuple, SocketSnapshot> = HashMap::new();
+            let mut whole = true;
             for diag in &mut namespaces {
-                // A look that fails is a look less; the bracket of what it would have seen grows by one period.
-                now_there.extend(diag.dump().unwrap_or_default());
+                match diag.dump(States::ALL) {
+                    Ok(sockets) => there.extend(sockets.into_iter().filter(|(tuple, _)| known.contains_key(tuple))),
+                    Err(_) => whole = false,
+                }
             }
-            for (tuple, who) in &known {
-                let Some(socket) = now_there.remove(tuple) else {
-                    if let Some((last, _)) = seen.remove(tuple).filter(|_| ends) {
-                        self.ended(started, who.trial, *tuple, last);
-                    }
-                    continue;
-                };
-                let before = seen.get(tuple).map(|(_, s)| s);
-                if ends && socket.state != ESTABLISHED && before.is_some_and(|b| b.state == ESTABLISHED) {
-                    let last = seen.get(tuple).map_or(started, |(at, _)| *at);
-                    self.ended(started, who.trial, *tuple, last);
+            // A look that failed saw nothing, which is not the same as seeing that nothing is there.
+            if ends && whole {
+                for end in polled.look(started, there.iter().map(|(tuple, s)| (*tuple, s.state))) {
+                    let Some(who) = known.get(&end.tuple) else { continue };
+                    let (tuple, not_before) = (end.tuple, Some(end.not_before));
+                    let kind = Kind::KernelEnd { tuple, errno: None, not_before, by: "sock_diag".into() };
+                    self.say(end.at, Source::Kernel, who.trial, kind);
                 }
-                if who.cut && before.is_none_or(|b| changed(b, &socket)) {
-                    self.say(started, who.trial, Kind::Snapshot { tuple: *tuple, socket: socket.clone() });
+            }
+            for (tuple, socket) in there {
+                let Some(who) = known.get(&tuple).filter(|who| who.cut) else { continue };
+                if seen.get(&tuple).is_none_or(|before| changed(before, &socket)) {
+                    let kind = Kind::Snapshot { tuple, socket: socket.clone() };
+                    self.say(started, Source::Kernel, who.trial, kind);
+                    seen.insert(tuple, socket);
                 }
-                seen.insert(*tuple, (started, socket));
             }
             self.clock.sleep_until(started + period);
         }
     }
 
-    fn ended(&self, now: Offset, trial: u32, tuple: Tuple, last: Offset) {
-        self.say(now, trial, Kind::KernelEnd { tuple, errno: None, not_before: Some(last), by: "sock_diag".into() });
-    }
-
     /// Reports each known socket that leaves ESTABLISHED, at the kernel's own instant.
     pub fn trace(&self, mut tracepoints: Tracepoints) {
-        let mut errors: HashMap<Tuple, i32> = HashMap::new();
-        while !self.stop.load(Ordering::Relaxed) {
-            for record in tracepoints.poll(Duration::from_millis(100)) {
-                let Some(who) = self.registry.get(&record.tuple) else { continue };
-                if let Some(errno) = record.errno {
-                    errors.insert(record.tuple, errno);
-                }
-                if record.old_state == Some(ESTABLISHED) && record.new_state != Some(ESTABLISHED) {
-                    let errno = errors.remove(&record.tuple).or(Some(0));
-                    let at = self.clock.offset_of_monotonic(record.monotonic_ns);
-                    let kind = Kind::KernelEnd { tuple: record.tuple, errno, not_before: None, by: "tracepoint".into() };
-                    self.say(at, who.trial, kind);
+        let mut ends = KernelEnds::default();
+        while !self.stopped() {
+            let before = self.clock.now();
+            for record in tracepoints.drain() {
+                ends.push(record);
+            }
+            for end in ends.take(before) {
+                if let Some(who) = self.registry.get(&end.tuple) {
+                    self.say(end.at, Source::Kernel, who.trial, end.into_kind());
                 }
             }
+            if tracepoints.wait(Duration::from_millis(20)).is_err() {
+                break;
+            }
+        }
+        if tracepoints.lost() > 0 {
+            let text = format!("{} trace records were lost: some `kernel_end_s` are missing", tracepoints.lost());
+            let event = Event::of_run(self.clock.now(), Source::Kernel, Kind::Note { text });
+            let _ = self.events.send(Message::Event(event));
         }
     }
 }

@@ -40,7 +40,7 @@ pub struct Committed {
     pub before: Offset,
     /// Clock reading immediately after the kernel's acknowledgement was read.
     pub after: Offset,
-    /// Per deleted element, in order of the operations: its last count.
+    /// Each deleted element with its last count.
     pub deleted: Vec<Reading>,
 }
 
@@ -89,12 +89,15 @@ impl NftClient {
         let before = clock.now();
         self.send("send a batch")?;
         let outcome = self.receive("read the acknowledgement of a batch", |message| {
+            if message.kind == DELETED_ELEMENT {
+                // Told by its kind: newer kernels echo with the sequence number 0, and the socket joined no group that
+                // could bring somebody else's.
+                deleted.extend(parse::elements(message.payload));
+                return ControlFlow::Continue(());
+            }
             let index = message.sequence.wrapping_sub(first);
             if index > last.wrapping_sub(first) + 1 {
                 return ControlFlow::Continue(());
-            }
-            if message.kind == DELETED_ELEMENT {
-                deleted.extend(parse::elements(message.payload));
             }
             match nlmsg::acknowledgement(message) {
                 Some((0, _)) if message.sequence == last => return ControlFlow::Break(()),
