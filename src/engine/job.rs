@@ -1,6 +1,7 @@
 //! What the outer process hands to the engine, and what the engine hands back beside its events.
 
 use crate::plan::Plan;
+use crate::store::MemoryUse;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,12 +26,14 @@ pub struct Job {
 pub struct Facts {
     /// `CLOCK_MONOTONIC` at the run's zero, in nanoseconds.
     pub zero_ns: i64,
-    /// Versions of brokers and client libraries.
-    pub versions: BTreeMap<String, String>,
-    /// Peak resident memory by process, in bytes (`VmHWM`).
-    pub memory_peak_bytes: BTreeMap<String, u64>,
-    /// Where each observation came from, or why it could not be had.
-    pub sources: BTreeMap<String, String>,
+    /// Names and versions of the brokers.
+    pub brokers: BTreeMap<String, String>,
+    /// Names and versions of the client libraries.
+    pub clients: BTreeMap<String, String>,
+    /// Peak resident memory by role.
+    pub memory: Vec<MemoryUse>,
+    /// Where each observation came from, or why it could not be had: `kernel_end: tracepoint`.
+    pub sources: Vec<String>,
     /// Seconds that each phase of the run took.
     pub phases_s: BTreeMap<String, f64>,
 }

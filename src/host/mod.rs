@@ -10,6 +10,7 @@ pub mod netlink;
 pub mod netns;
 pub mod nft;
 pub mod nlmsg;
+pub mod priority;
 pub mod process;
 pub mod procfs;
 pub mod signals;

@@ -95,7 +95,9 @@ pub fn tree_usage(root: u32) -> Usage {
     total
 }
 
-fn peak_rss_kib(pid: u32) -> Option<u64> {
+/// Peak resident memory of one process in KiB (`VmHWM`); `None` when it is gone.
+#[must_use]
+pub fn peak_rss_kib(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?.trim().strip_suffix("kB")?.trim().parse().ok()
 }

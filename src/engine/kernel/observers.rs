@@ -6,7 +6,6 @@ use super::watch::Watch;
 use crate::host::clock::Clock;
 use crate::lab::Lab;
 use crate::observe::{SockDiag, Tracepoints};
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +16,7 @@ use std::thread::JoinHandle;
 pub struct Observers {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    sources: BTreeMap<String, String>,
+    sources: Vec<String>,
 }
 
 impl Observers {
@@ -30,16 +29,16 @@ impl Observers {
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let watch = Watch { clock, registry: registry.clone(), events: events.clone(), stop: stop.clone() };
-        let mut this = Self { stop, threads: Vec::new(), sources: BTreeMap::new() };
+        let mut this = Self { stop, threads: Vec::new(), sources: Vec::new() };
         let traced = match Tracepoints::open(clock) {
             Ok(tracepoints) => {
                 let watch = watch.clone();
                 this.thread("tracepoints", move || watch.trace(tracepoints))?;
-                this.sources.insert("kernel_end".into(), "tracepoint".into());
+                this.sources.push("kernel_end: tracepoint".into());
                 true
             }
             Err(why) => {
-                this.sources.insert("kernel_end".into(), format!("sock_diag every 20 ms ({why})"));
+                this.sources.push(format!("kernel_end: sock_diag every 20 ms, because {why}"));
                 false
             }
         };
@@ -54,7 +53,7 @@ impl Observers {
     }
 
     /// Which observation comes from where.
-    pub fn sources(&self) -> BTreeMap<String, String> {
+    pub fn sources(&self) -> Vec<String> {
         self.sources.clone()
     }
 

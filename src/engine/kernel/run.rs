@@ -10,12 +10,12 @@ use crate::engine::job::{Facts, Job};
 use crate::events::{Event, Kind, Source};
 use crate::fault::FaultTable;
 use crate::host::clock::Clock;
-use crate::host::signals;
+use crate::host::{procfs, signals};
 use crate::lab::{ArmNet, Lab, LabSpec};
 use crate::observe::SockDiag;
 use crate::plan::Plan;
 use crate::scenario::BrokerKind;
-use crate::store::EventWriter;
+use crate::store::{EventLog, MemoryUse, RunDir, StoreError};
 use crate::subject::protocol::{Command, Target};
 use crate::units::{Offset, TrialId, seconds};
 use std::net::SocketAddrV4;
@@ -55,6 +55,10 @@ fn harness(what: &str) -> impl Fn(std::io::Error) -> EngineError + '_ {
     move |e| EngineError::Harness(format!("{what}: {e}"))
 }
 
+fn store(e: StoreError) -> EngineError {
+    EngineError::Harness(e.to_string())
+}
+
 /// Everything that is alive during a run.
 struct Run<'a> {
     plan: &'a Plan,
@@ -79,7 +83,7 @@ pub fn run(job: &Job, progress: &mut dyn FnMut(Progress)) -> (Facts, Result<Endi
     let clock = Clock::start();
     let mut facts = Facts { zero_ns: clock.zero_ns(), ..Facts::default() };
     let result = (|| {
-        let mut events = EventWriter::create(&job.out).map_err(|e| EngineError::Harness(e.to_string()))?;
+        let mut events = RunDir::existing(&job.out).event_log(clock).map_err(store)?;
         let (sender, inbox) = channel();
         signals::forward({
             let sender = sender.clone();
@@ -97,7 +101,7 @@ pub fn run(job: &Job, progress: &mut dyn FnMut(Progress)) -> (Facts, Result<Endi
         facts = run_facts;
         let ending = ending?;
         closed?;
-        events.finish().map_err(|e| EngineError::Harness(e.to_string()))?;
+        events.flush().map_err(store)?;
         Ok(ending)
     })();
     facts.phases_s.insert("total".into(), seconds(clock.now().since(Offset::ZERO)));
@@ -140,7 +144,7 @@ impl<'a> Run<'a> {
         plan: &'a Plan, clock: Clock, lab: Lab, sender: Sender<Message>, inbox: Receiver<Message>, mut facts: Facts,
     ) -> Result<Self, EngineError> {
         for broker in lab.brokers() {
-            facts.versions.insert(broker.kind.name().to_string(), broker.version.clone());
+            facts.brokers.insert(broker.kind.name().to_string(), broker.version.clone());
         }
         let table = FaultTable::install(lab.router(), clock).map_err(|e| EngineError::Cannot(e.to_string()))?;
         let diags = || -> std::io::Result<Vec<SockDiag>> { lab.clients().iter().map(SockDiag::open).collect() };
@@ -153,7 +157,8 @@ impl<'a> Run<'a> {
         let cutter = std::thread::Builder::new()
             .name("cutter".into())
             .spawn(move || {
-                crate::host::process::real_time();
+                // Without the right to it the brackets get wider, and say so themselves.
+                let _ = crate::host::priority::real_time();
                 cutter.serve(&orders)
             })
             .map_err(harness("cutter"))?;
@@ -186,7 +191,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs until every trial has ended or a signal comes.
-    fn dispatch(&mut self, events: &mut EventWriter, progress: &mut dyn FnMut(Progress)) -> Result<Ending, EngineError> {
+    fn dispatch(&mut self, events: &mut EventLog, progress: &mut dyn FnMut(Progress)) -> Result<Ending, EngineError> {
         let mut hello = vec![false; self.children.len()];
         let mut tracker: Option<Tracker<'_>> = None;
         let mut last_tick = self.clock.now();
@@ -197,13 +202,13 @@ impl<'a> Run<'a> {
             match self.inbox.recv_timeout(TICK) {
                 Ok(Message::Event(event)) => {
                     self.note(&event);
-                    events.write(&event).map_err(|e| EngineError::Harness(e.to_string()))?;
+                    events.append(&event).map_err(store)?;
                     if let Some(tracker) = &mut tracker {
                         orders.extend(tracker.on_event(&event));
                     }
                 }
                 Ok(Message::Child(index, ChildNews::Hello(versions))) => {
-                    self.facts.versions.extend(versions);
+                    self.facts.clients.extend(versions);
                     hello[index] = true;
                 }
                 Ok(Message::Child(index, ChildNews::Garbled(text))) => {
@@ -214,7 +219,7 @@ impl<'a> Run<'a> {
                     orders.extend(self.child_ended(index, &status, events, tracker.as_mut())?);
                 }
                 Ok(Message::Interrupt) => interrupted = true,
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => events.tick().map_err(store)?,
             }
             let now = self.clock.now();
             if tracker.is_none() && hello.iter().all(|h| *h) {
@@ -282,7 +287,7 @@ impl<'a> Run<'a> {
     }
 
     fn child_ended(
-        &mut self, index: usize, status: &str, events: &mut EventWriter, tracker: Option<&mut Tracker<'_>>,
+        &mut self, index: usize, status: &str, events: &mut EventLog, tracker: Option<&mut Tracker<'_>>,
     ) -> Result<Vec<Order>, EngineError> {
         let (Some(tracker), true) = (tracker, index < self.plan.scenario.arms.len()) else {
             return Err(EngineError::Harness(format!("{} ended early: {status}", self.children[index].name())));
@@ -291,7 +296,7 @@ impl<'a> Run<'a> {
         for trial in self.plan.trials.iter().filter(|t| t.arm == index) {
             let kind = Kind::SubjectExited { status: status.to_string() };
             let event = Event::of_trial(self.clock.now(), Source::Harness, trial.id, kind);
-            events.write(&event).map_err(|e| EngineError::Harness(e.to_string()))?;
+            events.append(&event).map_err(store)?;
             orders.extend(tracker.on_event(&event));
         }
         Ok(orders)
@@ -329,8 +334,20 @@ impl<'a> Run<'a> {
         }
     }
 
+    fn measure_memory(&mut self) {
+        let mut roots: Vec<(String, u32)> = self.children.iter().map(|c| (c.name().to_string(), c.pid())).collect();
+        roots.extend(self.lab.brokers().iter().map(|b| (b.kind.name().to_string(), b.pid)));
+        for (role, pid) in roots {
+            let usage = procfs::tree_usage(pid);
+            let peak_rss_bytes = usage.peak_rss_kib * 1024;
+            self.facts.memory.push(MemoryUse { role, processes: usage.processes, peak_rss_bytes });
+        }
+        let own = procfs::peak_rss_kib(std::process::id()).unwrap_or(0) * 1024;
+        self.facts.memory.push(MemoryUse { role: "engine".into(), processes: 1, peak_rss_bytes: own });
+    }
+
     /// Tears down in the opposite order, goes on past every error, and returns them all.
-    fn close(mut self, events: &mut EventWriter) -> (Facts, Result<(), EngineError>) {
+    fn close(mut self, events: &mut EventLog) -> (Facts, Result<(), EngineError>) {
         let mut errors = Vec::new();
         self.requests = None;
         match self.cutter.join() {
@@ -338,14 +355,7 @@ impl<'a> Run<'a> {
             Err(_) => errors.push("the cutting thread panicked".to_string()),
         }
         self.observers.stop();
-        let mut pids: Vec<(String, u32)> = self.children.iter().map(|c| (c.name().to_string(), c.pid())).collect();
-        pids.extend(self.lab.brokers().iter().map(|b| (b.kind.name().to_string(), b.pid)));
-        pids.push(("engine".into(), std::process::id()));
-        for (name, pid) in pids {
-            if let Some(bytes) = crate::host::process::tree_peak_rss_bytes(pid) {
-                self.facts.memory_peak_bytes.insert(name, bytes);
-            }
-        }
+        self.measure_memory();
         errors.extend(self.children.drain(..).filter_map(|c| c.close().err().map(|e| e.to_string())));
         if let Err(more) = self.lab.close() {
             errors.extend(more.iter().map(ToString::to_string));
@@ -353,7 +363,7 @@ impl<'a> Run<'a> {
         // What the threads still had to say, the last certificates among it.
         while let Ok(message) = self.inbox.try_recv() {
             if let Message::Event(event) = message
-                && let Err(error) = events.write(&event)
+                && let Err(error) = events.append(&event)
             {
                 errors.push(error.to_string());
                 break;

@@ -53,7 +53,7 @@ impl Watch {
             let mut there: HashMap<Tuple, SocketSnapshot> = HashMap::new();
             let mut whole = true;
             for diag in &mut namespaces {
-                match diag.dump(States::ALL) {
+                match diag.dump(States::LIVE) {
                     Ok(sockets) => there.extend(sockets.into_iter().filter(|(tuple, _)| known.contains_key(tuple))),
                     Err(_) => whole = false,
                 }
