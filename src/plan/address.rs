@@ -5,11 +5,11 @@
 
 use std::net::Ipv4Addr;
 
-/// The most arms: second octets 64 to 127 (clients) and 128 to 191 (servers).
-pub const MAX_ARMS: usize = 64;
+/// The most arms, 64: second octets 64 to 127 (clients) and 128 to 191 (servers).
+pub use crate::scenario::MAX_ARMS;
 
-/// The most trials of an arm: third octets 128 to 247, 250 hosts each.
-pub const MAX_TRIALS: u32 = 30_000;
+/// The most trials of an arm, 30,000: third octets 128 to 247, 250 hosts each.
+pub use crate::scenario::MAX_TRIALS;
 
 /// Where the producer finds the brokers: a server address outside every trial's range.
 pub const PRODUCER_TARGET: Ipv4Addr = Ipv4Addr::new(10, 192, 0, 1);

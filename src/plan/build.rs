@@ -2,8 +2,8 @@
 
 use super::address;
 use super::model::{Plan, Trial};
-use super::phase;
-use crate::scenario::{BrokerKind, Scenario};
+use super::phase::{self, Phases};
+use crate::scenario::{BrokerKind, Fault, Scenario};
 use crate::units::TrialId;
 use std::time::Duration;
 use thiserror::Error;
@@ -67,7 +67,8 @@ pub fn build(mut scenario: Scenario, overrides: &Overrides) -> Result<Plan, Plan
             return Err(PlanError::EmptyPart(part, parts, whole));
         }
     }
-    let trials: Vec<Trial> = slots.into_iter().filter_map(|(id, slot)| trial(&scenario, id, slot)).collect();
+    let draws: Vec<Vec<Draw>> = (0..scenario.arms.len()).map(|arm| draws(&scenario, arm)).collect();
+    let trials: Vec<Trial> = slots.into_iter().filter_map(|(id, slot)| trial(id, slot, &draws[slot.arm])).collect();
     let estimate = estimate(&scenario, &trials);
     Ok(Plan { scenario, trials, estimate })
 }
@@ -126,13 +127,33 @@ fn slots(scenario: &Scenario) -> Vec<(TrialId, Slot)> {
     slots.into_iter().enumerate().map(|(id, (_, slot))| (u32::try_from(id).unwrap_or(u32::MAX), slot)).collect()
 }
 
-fn trial(scenario: &Scenario, id: TrialId, slot: Slot) -> Option<Trial> {
+/// How the phases of an arm under one fault come about.
+enum Draw {
+    Fixed(Duration),
+    Uniform(Box<Phases>, Duration),
+}
+
+/// For each fault.
+fn draws(scenario: &Scenario, arm: usize) -> Vec<Draw> {
+    let arm = &scenario.arms[arm];
+    let of = |(index, fault): (usize, &Fault)| match fault.at {
+        Some(at) => Draw::Fixed(at),
+        None => Draw::Uniform(
+            Box::new(Phases::new(scenario.seed, &arm.name, index)),
+            phase::window(&arm.settings, &scenario.broker, scenario.load_interval, fault),
+        ),
+    };
+    scenario.faults.iter().enumerate().map(of).collect()
+}
+
+fn trial(id: TrialId, slot: Slot, draws: &[Draw]) -> Option<Trial> {
     let Slot { arm, fault, number } = slot;
-    let (settings, cut) = (&scenario.arms[arm], &scenario.faults[fault]);
-    let window = phase::window(&settings.settings, &scenario.broker, scenario.load_interval, cut);
-    let phase = cut.at.unwrap_or_else(|| phase::draw(scenario.seed, &settings.name, fault, number, window));
+    let phase = match &draws[fault] {
+        Draw::Fixed(at) => *at,
+        Draw::Uniform(phases, window) => phases.draw(number, *window),
+    };
     // Over all faults of the arm, and the same whatever the number of trials; `check` has bounded it.
-    let index = number * u32::try_from(scenario.faults.len()).ok()? + u32::try_from(fault).ok()?;
+    let index = number * u32::try_from(draws.len()).ok()? + u32::try_from(fault).ok()?;
     let (client, server) = (address::client(arm, index)?, address::server(arm, index)?);
     Some(Trial { id, arm, fault, phase, client, server, predicted: None })
 }

@@ -25,7 +25,7 @@ pub struct Description {
     pub namespaces: Vec<String>,
     /// Pairs of virtual Ethernet devices.
     pub veth_pairs: usize,
-    /// Routes inside those namespaces: one a trial and direction, and the local networks.
+    /// Routes inside those namespaces: one a trial, and those of the networks.
     pub routes: usize,
     /// The processes that will be started, besides the subjects.
     pub processes: Vec<String>,

@@ -36,23 +36,35 @@ pub fn window(
     }
 }
 
-/// U(0, window) for one trial, in whole microseconds.
+/// The phases of one arm under one fault.
 ///
-/// It depends on the seed, the arm's name, the fault's index and the trial's number among them, and on nothing else:
+/// Each depends on the seed, the arm's name, the fault's index and the trial's number among them, and on nothing else:
 /// more trials, other arms or a partition leave it as it is.
-#[must_use]
-pub fn draw(seed: u64, arm: &str, fault: usize, trial: u32, window: Duration) -> Duration {
-    let mut hash = Sha256::new();
-    hash.update(b"halfopen phase 1\0");
-    hash.update(seed.to_le_bytes());
-    hash.update((fault as u64).to_le_bytes());
-    hash.update(trial.to_le_bytes());
-    // Last, because it is the only part whose length varies.
-    hash.update(arm.as_bytes());
-    let mut generator = ChaCha12Rng::from_seed(hash.finalize().into());
-    // 64 random bits scaled by the window: the bias is below 2^-20 of a microsecond's share.
-    let micros = (u128::from(generator.next_u64()) * window.as_micros()) >> 64;
-    Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+#[derive(Debug, Clone)]
+pub struct Phases(ChaCha12Rng);
+
+impl Phases {
+    /// The phases of the arm `arm` under the fault of index `fault`.
+    #[must_use]
+    pub fn new(seed: u64, arm: &str, fault: usize) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(b"halfopen phase 1\0");
+        hash.update(seed.to_le_bytes());
+        hash.update((fault as u64).to_le_bytes());
+        // Last, because it is the only part whose length varies.
+        hash.update(arm.as_bytes());
+        Self(ChaCha12Rng::from_seed(hash.finalize().into()))
+    }
+
+    /// U(0, window) for the trial `number`, in whole microseconds: each trial is a stream of its own.
+    #[must_use]
+    pub fn draw(&self, number: u32, window: Duration) -> Duration {
+        let mut generator = self.0.clone();
+        generator.set_stream(u64::from(number));
+        // 64 random bits scaled by the window: the bias is below 2^-20 of a microsecond's share.
+        let micros = (u128::from(generator.next_u64()) * window.as_micros()) >> 64;
+        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
 }
 
 #[cfg(test)]
@@ -62,7 +74,7 @@ mod tests {
     #[test]
     fn draws_are_uniform_and_below_the_window() {
         let window = Duration::from_secs(10);
-        let draws: Vec<Duration> = (0..4_000).map(|j| draw(7, "a", 0, j, window)).collect();
+        let draws: Vec<Duration> = (0..4_000).map(|j| Phases::new(7, "a", 0).draw(j, window)).collect();
         assert!(draws.iter().all(|draw| *draw < window));
         // Each tenth has 400 expected; 5 standard deviations are 95.
         for tenth in 0..10 {
@@ -74,16 +86,12 @@ mod tests {
     #[test]
     fn each_name_draws_its_own() {
         let window = Duration::from_secs(10);
-        let base = draw(7, "a", 0, 0, window);
-        assert_eq!(base, draw(7, "a", 0, 0, window));
-        for other in [
-            draw(8, "a", 0, 0, window),
-            draw(7, "b", 0, 0, window),
-            draw(7, "a", 1, 0, window),
-            draw(7, "a", 0, 1, window),
-        ] {
+        let draw = |seed, arm, fault, number| Phases::new(seed, arm, fault).draw(number, window);
+        let base = draw(7, "a", 0, 0);
+        assert_eq!(base, draw(7, "a", 0, 0));
+        for other in [draw(8, "a", 0, 0), draw(7, "b", 0, 0), draw(7, "a", 1, 0), draw(7, "a", 0, 1)] {
             assert_ne!(base, other);
         }
-        assert_eq!(draw(7, "a", 0, 0, Duration::ZERO), Duration::ZERO);
+        assert_eq!(Phases::new(7, "a", 0).draw(0, Duration::ZERO), Duration::ZERO);
     }
 }

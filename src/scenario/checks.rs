@@ -4,9 +4,8 @@ use super::error::Findings;
 use super::model::{Arm, BrokerSettings, Fault, SubjectKind};
 use super::settings::Options;
 use super::table::MAX_TRIALS;
-use super::timing::first_timer;
+use super::timing::{first_timer, in_seconds};
 use super::walk::Fields;
-use crate::units::print_duration;
 use std::time::Duration;
 
 /// Reports name arms by their names alone.
@@ -55,8 +54,8 @@ pub(super) fn load(options: Options<'_>, arm: &Arm, every: Option<Duration>, fin
     let (SubjectKind::TcpReader, Some(timeout)) = (settings.subject, settings.read_timeout.get()) else { return };
     if every.is_none_or(|every| every >= timeout) {
         let source = options.source("read_timeout").unwrap_or(own);
-        let heard = every.map_or("nothing".to_string(), |every| format!("one message in {}", print_duration(every)));
-        let timeout = print_duration(timeout);
+        let heard = every.map_or("nothing".to_string(), |every| format!("one message in {}", in_seconds(every)));
+        let timeout = in_seconds(timeout);
         let problem = format!(
             "`{timeout}` would run out on a healthy connection, which hears {heard}; write `[load]` with a rate above `1/{timeout}`"
         );
@@ -84,8 +83,10 @@ pub(super) fn horizon(
     findings: &mut Findings,
 ) {
     let Some(horizon) = scenario.time("horizon") else { return };
+    // What follows from a key that is wrong elsewhere would only hide that error.
+    let arms = arms.iter().filter(|(own, _)| !own.has("expect") && !own.flawed);
     let mut worst: Option<(Duration, String)> = None;
-    for (own, arm) in arms.iter().filter(|(own, _)| !own.has("expect")) {
+    for (own, arm) in arms {
         match first_timer(&arm.settings, broker) {
             Some((time, words)) if time > horizon && worst.as_ref().is_none_or(|(longest, _)| time > *longest) => {
                 worst = Some((time, format!("the first timer of arm `{}`: {words}", arm.name)));
@@ -103,8 +104,8 @@ pub(super) fn horizon(
     if let Some((time, words)) = worst {
         let problem = format!(
             "`{}` is shorter than {words}; raise it above `{}`, or write `expect = \"censored\"` in the arm",
-            print_duration(horizon),
-            print_duration(time)
+            in_seconds(horizon),
+            in_seconds(time)
         );
         findings.error(scenario.at("horizon"), scenario.name("horizon"), problem);
     }

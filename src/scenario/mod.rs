@@ -30,4 +30,5 @@ pub use model::{
 };
 pub use read::{ListEntry, from_sets, list_entry, read, read_bytes};
 pub use schema::schema;
+pub use table::{MAX_ARMS, MAX_TRIALS};
 pub use timing::heartbeat_in_force;

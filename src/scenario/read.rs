@@ -3,13 +3,13 @@
 use super::checks;
 use super::error::{Findings, Place, ScenarioError, ScenarioErrors, Source};
 use super::gates;
-use super::keys::mend;
+use super::keys::nearest;
 use super::model::{Arm, BrokerKind, BrokerSettings, Fault, Scenario, Scope, Settings, SubjectKind};
 use super::profile;
 use super::settings::{Options, refuse_idle_defaults};
 use super::table::{self, MAX_ARMS, SECTIONS};
 use super::timing;
-use super::tree::{self, Entry};
+use super::tree::{self, Entry, Node};
 use super::value::Val;
 use super::walk::{self, Fields};
 use crate::units::{Setting, print_duration};
@@ -118,7 +118,12 @@ fn sections(entries: &[Entry], end: usize, findings: &mut Findings) -> Sections 
     };
     for entry in entries {
         let Some(section) = table::find(&entry.key) else {
-            findings.error(entry.at, entry.key.as_str(), unknown_section(&entry.key));
+            let shown = match entry.value.node {
+                Node::Table(_) => format!("[{}]", entry.key),
+                Node::List(_) => format!("[[{}]]", entry.key),
+                _ => entry.key.clone(),
+            };
+            findings.error(entry.at, shown, unknown_section(&entry.key));
             continue;
         };
         if let Some(reason) = section.refused {
@@ -139,7 +144,9 @@ fn sections(entries: &[Entry], end: usize, findings: &mut Findings) -> Sections 
         }
     }
     for section in SECTIONS.iter().filter(|section| section.required) {
-        if !entries.iter().any(|entry| entry.key == section.name) {
+        // A misspelt section is not missing as well.
+        let stands = |entry: &Entry| entry.key == section.name || meant(&entry.key) == Some(section.name);
+        if !entries.iter().any(stands) {
             let needs: Vec<&str> = section.all_keys().filter(|key| key.required).map(|key| key.example).collect();
             let problem = format!("missing section; write `{}` with `{}`", section.header(), needs.join("` and `"));
             findings.error(end, section.header(), problem);
@@ -148,7 +155,15 @@ fn sections(entries: &[Entry], end: usize, findings: &mut Findings) -> Sections 
     all
 }
 
+/// The section that an unknown one is near to.
+fn meant(word: &str) -> Option<&'static str> {
+    nearest(word, SECTIONS.iter().map(|section| section.name))
+}
+
 fn unknown_section(word: &str) -> String {
+    if table::OPTIONS.iter().any(|key| key.name == word) {
+        return "stands in no section; write it in `[defaults]` or `[[arm]]`".to_string();
+    }
     let owners: Vec<String> = SECTIONS
         .iter()
         .filter(|section| section.keys.iter().any(|key| key.name == word))
@@ -157,10 +172,13 @@ fn unknown_section(word: &str) -> String {
     if !owners.is_empty() {
         return format!("stands in no section; write it in {}", owners.join(" or "));
     }
-    if table::OPTIONS.iter().any(|key| key.name == word) {
-        return "stands in no section; write it in `[defaults]` or `[[arm]]`".to_string();
+    match meant(word).and_then(table::find) {
+        Some(section) => format!("unknown section; did you mean `{}`?", section.header()),
+        None => {
+            let all: Vec<String> = SECTIONS.iter().map(|section| format!("`{}`", section.header())).collect();
+            format!("unknown section; sections are {}", all.join(", "))
+        }
     }
-    format!("unknown section; {}", mend(word, "section", SECTIONS.iter().map(|section| section.name)))
 }
 
 fn build(question: String, entries: &[Entry], end: usize, findings: &mut Findings) -> Option<Scenario> {
@@ -176,7 +194,9 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     checks::unique_names(&all.arms, findings);
     let subjects: Vec<(&Fields, Option<SubjectKind>)> =
         all.arms.iter().map(|own| (own, Options { own, defaults: &all.defaults }.subject())).collect();
-    refuse_idle_defaults(&all.defaults, &subjects, findings);
+    if all.arms.iter().all(|own| !own.flawed) {
+        refuse_idle_defaults(&all.defaults, &subjects, findings);
+    }
     let broker = broker(&all, &subjects, findings);
     let load_interval = all.load.time("rate");
 
@@ -187,10 +207,14 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         all.arms.iter().zip(&arms).filter_map(|(fields, arm)| Some((fields, arm.as_ref()?))).collect();
     for (own, arm) in &read {
         let options = Options { own, defaults: &all.defaults };
-        checks::load(options, arm, load_interval, findings);
+        if !all.load.flawed {
+            checks::load(options, arm, load_interval, findings);
+        }
         checks::trials(own, &all.scenario, arm.trials, all.faults.len(), findings);
     }
-    checks::horizon(&all.scenario, &read, &broker, &faults, findings);
+    if !all.defaults.flawed && !all.broker.flawed {
+        checks::horizon(&all.scenario, &read, &broker, &faults, findings);
+    }
 
     let longest = read.iter().filter_map(|(_, arm)| timing::heartbeat_in_force(&arm.settings, &broker)).max();
     let settle = all.scenario.time("settle").unwrap_or_else(|| default_settle(longest));

@@ -29,10 +29,10 @@ const KEEPALIVE_SECS: Limits = Limits { min: secs(1), max: secs(32_767), step: s
 const HEARTBEAT: Limits = Limits { min: secs(1), max: secs(65_535), step: secs(1), usual: (secs(1), secs(3_600)) };
 
 /// The most trials of an arm over all its faults: what the address plan has room for.
-pub(super) const MAX_TRIALS: u32 = 30_000;
+pub const MAX_TRIALS: u32 = 30_000;
 
 /// The most arms: one network each.
-pub(super) const MAX_ARMS: usize = 64;
+pub const MAX_ARMS: usize = 64;
 
 const fn required(name: &'static str, kind: Kind, example: &'static str, doc: &'static str) -> Key {
     Key { name, kind, required: true, default: "", doc, example, since: "0.1", aliases: &[] }
@@ -368,4 +368,36 @@ pub(super) const SECTIONS: &[Section] = &[
 /// The section of this name.
 pub(super) fn find(name: &str) -> Option<&'static Section> {
     SECTIONS.iter().find(|section| section.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::error::Findings;
+    use crate::scenario::tree::from_toml;
+    use crate::scenario::walk;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_example_is_right() {
+        for section in SECTIONS {
+            for key in section.all_keys() {
+                let mut findings = Findings::default();
+                let entries = from_toml(key.example, &mut findings).unwrap_or_default();
+                assert_eq!(entries.len(), 1, "{}: {}", key.name, key.example);
+                let fields = walk::section(section, "", 0, &entries, &mut findings);
+                assert!(fields.get(key.name).is_some() && !fields.flawed, "{}: {}", key.name, key.example);
+            }
+        }
+    }
+
+    #[test]
+    fn names_and_aliases_stand_once_in_a_section() {
+        for section in SECTIONS {
+            let mut seen = BTreeSet::new();
+            for name in section.all_keys().flat_map(|key| key.aliases.iter().copied().chain([key.name])) {
+                assert!(seen.insert(name), "{} in {}", name, section.header());
+            }
+        }
+    }
 }

@@ -23,6 +23,12 @@ pub fn heartbeat_in_force(settings: &Settings, broker: &BrokerSettings) -> Optio
     }
 }
 
+/// A duration as people write timeouts: seconds up to an hour (`150s`), not `2m30s`.
+pub(super) fn in_seconds(time: Duration) -> String {
+    let whole = time.subsec_nanos() == 0 && time.as_secs() > 0 && time.as_secs() <= 3_600;
+    if whole { format!("{}s", time.as_secs()) } else { print_duration(time) }
+}
+
 /// The time that `retries2` doublings take from 200 ms, capped at `rto_max` (`model_timeout` in `tcp_timer.c`).
 fn retransmissions(retries2: u32, rto_max: Duration) -> Duration {
     let base = Duration::from_millis(200);
@@ -46,9 +52,9 @@ fn keepalive_total(keepalive: Keepalive, user_timeout: Option<Duration>) -> (Dur
     let total = idle.saturating_add(interval.saturating_mul(count));
     let sum = format!(
         "keepalive {} (idle {} + {count} × interval {}{by})",
-        print_duration(total),
-        print_duration(idle),
-        print_duration(interval)
+        in_seconds(total),
+        in_seconds(idle),
+        in_seconds(interval)
     );
     (total, sum)
 }
@@ -58,7 +64,7 @@ pub(super) fn first_timer(settings: &Settings, broker: &BrokerSettings) -> Optio
     let mut timers = Vec::new();
     let user_timeout = settings.tcp_user_timeout.get();
     if let Some(time) = settings.read_timeout.get() {
-        timers.push((time, format!("read_timeout {}", print_duration(time))));
+        timers.push((time, format!("read_timeout {}", in_seconds(time))));
     }
     let sends = matches!(settings.subject, SubjectKind::TcpWriter | SubjectKind::Lapin);
     // Unacknowledged data suspends keepalive, so it never ends a connection that is written to all the time.
@@ -66,18 +72,18 @@ pub(super) fn first_timer(settings: &Settings, broker: &BrokerSettings) -> Optio
         timers.push(keepalive_total(keepalive, user_timeout));
     }
     if let Some(limit) = user_timeout.filter(|_| sends) {
-        timers.push((limit, format!("tcp_user_timeout {}", print_duration(limit))));
+        timers.push((limit, format!("tcp_user_timeout {}", in_seconds(limit))));
     }
     if settings.subject == SubjectKind::TcpWriter && user_timeout.is_none() {
         let sysctl = |name: &str, default: i64| settings.sysctl.get(name).copied().unwrap_or(default);
         let retries = u32::try_from(sysctl("tcp_retries2", 15)).unwrap_or(15);
         let rto_max = Duration::from_millis(u64::try_from(sysctl("tcp_rto_max_ms", 120_000)).unwrap_or(120_000));
         let total = retransmissions(retries, rto_max);
-        timers.push((total, format!("tcp_retries2 = {retries}, {}", print_duration(total))));
+        timers.push((total, format!("tcp_retries2 = {retries}, {}", in_seconds(total))));
     }
     if let Some(heartbeat) = heartbeat_in_force(settings, broker) {
         let total = heartbeat * 5 / 2;
-        timers.push((total, format!("2.5 × heartbeat {} = {}", print_duration(heartbeat), print_duration(total))));
+        timers.push((total, format!("2.5 × heartbeat {} = {}", in_seconds(heartbeat), in_seconds(total))));
     }
     timers.into_iter().min_by_key(|(time, _)| *time)
 }

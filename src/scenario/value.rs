@@ -56,8 +56,8 @@ pub(super) fn read(key: &Key, value: &Value) -> Result<(Val, Option<String>), Pr
         }
         (Kind::Time(limits), Node::Text(_) | Node::Int(_) | Node::Float(_)) => {
             let time = duration(&value.node).map_err(here)?;
-            limited(time, &limits, false).map_err(here)?;
-            Ok((Val::Time(time), unusual(time, &limits)))
+            limited(time, &written(&value.node), &limits, false).map_err(here)?;
+            Ok((Val::Time(time), unusual(time, &written(&value.node), &limits)))
         }
         (Kind::Setting(_), Node::Text(text)) if text == "none" => plain(Val::Setting(Setting::None)),
         (Kind::Setting(_), Node::Text(text)) if text == "off" => {
@@ -65,8 +65,8 @@ pub(super) fn read(key: &Key, value: &Value) -> Result<(Val, Option<String>), Pr
         }
         (Kind::Setting(limits), Node::Text(_) | Node::Int(_) | Node::Float(_)) => {
             let time = duration(&value.node).map_err(here)?;
-            limited(time, &limits, true).map_err(here)?;
-            Ok((Val::Setting(Setting::After(time)), unusual(time, &limits)))
+            limited(time, &written(&value.node), &limits, true).map_err(here)?;
+            Ok((Val::Setting(Setting::After(time)), unusual(time, &written(&value.node), &limits)))
         }
         (Kind::Choice(words), Node::Text(text)) => {
             word(text, words).map(|()| (Val::Text(text.clone()), None)).map_err(here)
@@ -165,10 +165,17 @@ fn duration(node: &Node) -> Result<Duration, String> {
     }
 }
 
-fn limited(time: Duration, limits: &Limits, may_be_none: bool) -> Result<(), String> {
-    let text = print_duration(time);
+/// A value as its author wrote it.
+fn written(node: &Node) -> String {
+    match node {
+        Node::Text(text) => text.trim().to_string(),
+        other => number(other).to_string(),
+    }
+}
+
+fn limited(time: Duration, text: &str, limits: &Limits, may_be_none: bool) -> Result<(), String> {
     if time.is_zero() && may_be_none {
-        return Err("`0s` would not switch it off everywhere; write `none`".into());
+        return Err(format!("`{text}` would not switch it off everywhere; write `none`"));
     }
     let off_step = limits.step.as_nanos() > 0 && !time.as_nanos().is_multiple_of(limits.step.as_nanos());
     if off_step {
@@ -191,15 +198,15 @@ fn limited(time: Duration, limits: &Limits, may_be_none: bool) -> Result<(), Str
 }
 
 /// A value that is a unit mistaken for another more often than it is meant.
-fn unusual(time: Duration, limits: &Limits) -> Option<String> {
+fn unusual(time: Duration, text: &str, limits: &Limits) -> Option<String> {
     let (low, high) = limits.usual;
     if time < low {
         let millis = time.as_secs_f64() * 1e3;
-        return Some(format!("`{}` is unusually short; was `{millis}s` meant?", print_duration(time)));
+        return Some(format!("`{text}` is unusually short; was `{millis}s` meant?"));
     }
     (time > high).then(|| {
         let seconds = time.as_secs_f64();
-        format!("`{}` is unusually long; was `{seconds}ms` meant?", print_duration(time))
+        format!("`{text}` is unusually long; was `{seconds}ms` meant?")
     })
 }
 

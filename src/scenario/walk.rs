@@ -26,6 +26,8 @@ pub(super) struct Fields {
     /// Where its header stands.
     pub(super) at: usize,
     map: BTreeMap<&'static str, Found>,
+    /// Whether anything in it was wrong, so that what it lacks proves nothing.
+    pub(super) flawed: bool,
     /// Keys that were written with a wrong value: known to be there, not to be missed.
     broken: Vec<&'static str>,
 }
@@ -47,7 +49,7 @@ impl Fields {
 
     /// Whether the key was written, right or wrong.
     pub(super) fn has(&self, key: &str) -> bool {
-        self.map.contains_key(key) || self.broken.iter().any(|known| *known == key)
+        self.map.contains_key(key) || self.broken.contains(&key)
     }
 
     /// The keys that were written right.
@@ -108,7 +110,9 @@ pub(super) fn section(section: &Section, label: &str, at: usize, entries: &[Entr
     let keys: Vec<&'static Key> = section.all_keys().collect();
     let label = if label.is_empty() { String::new() } else { format!("{label} ") };
     let mut fields = Fields { label, at, ..Fields::default() };
+    let before = findings.count();
     read_keys(&keys, "", entries, &mut fields, findings);
+    fields.flawed = findings.count() > before;
     for key in keys.iter().filter(|key| key.required && !fields.has(key.name)) {
         findings.error(at, fields.name(key.name), format!("missing; write `{}`", key.example));
     }
@@ -174,7 +178,8 @@ fn read_sysctls(entries: &[Entry], shown: &str, findings: &mut Findings) -> Vec<
                 Err(problem) => findings.error(value.at, shown, problem),
             },
             other => {
-                let problem = format!("expected a whole number, found {}; write `{key} = {min}` or more", other.what());
+                let problem =
+                    format!("expected a whole number, found {}; write {min} to {max} without quotes", other.what());
                 findings.error(value.at, shown, problem);
             }
         }
