@@ -302,6 +302,11 @@ impl<'a> Run<'a> {
         Ok(orders)
     }
 
+    /// Orders name trials of the plan, so the fall-back is never taken.
+    fn arm_of(&self, trial: TrialId) -> usize {
+        self.plan.trial(trial).map_or(0, |t| t.arm)
+    }
+
     fn ask(&self, request: Request) {
         if let Some(requests) = &self.requests {
             let _ = requests.send(request);
@@ -312,21 +317,21 @@ impl<'a> Run<'a> {
         match order {
             Order::StartLoad(trial) => {
                 let (Some(producer), Some(interval)) = (self.producer, self.plan.scenario.load_interval) else { return };
-                let kind = self.plan.scenario.arms[self.plan.trials[trial as usize].arm].settings.subject.broker();
+                let kind = self.plan.scenario.arms[self.arm_of(trial)].settings.subject.broker();
                 let target = self.target(trial, self.lab.producer_server(), kind);
                 self.children[producer].send(&Command::Publish { trial, broker: kind, target, interval });
             }
             // A control is watched like the others, with nothing in its way.
             Order::Cut { drop, .. } if drop.is_none() => {}
             Order::Cut { trial, at, tuple, scope, drop } => {
-                let client = self.plan.trials[trial as usize].arm;
+                let client = self.arm_of(trial);
                 self.ask(Request::Cut { trial, at, tuple, scope, drop, client });
             }
             Order::Heal { trial, at } => self.ask(Request::Heal { trial, at }),
             Order::Certify(trial) => self.ask(Request::Certify(trial)),
             Order::End { trial, why } => {
                 self.ask(Request::Finish { trial, why });
-                self.children[self.plan.trials[trial as usize].arm].send(&Command::Close { trial });
+                self.children[self.arm_of(trial)].send(&Command::Close { trial });
                 if let Some(producer) = self.producer {
                     self.children[producer].send(&Command::Close { trial });
                 }

@@ -4,7 +4,7 @@
 //! The tracker only decides what to do next and when a trial can't tell anything new.
 
 use crate::events::{Event, Kind, Source, Tuple};
-use crate::plan::{Plan, Trial};
+use crate::plan::Plan;
 use crate::scenario::{BrokerKind, Directions, Scope};
 use crate::units::{Offset, TrialId};
 use std::time::Duration;
@@ -101,15 +101,16 @@ impl<'a> Tracker<'a> {
 
     /// Takes an event in.
     pub fn on_event(&mut self, event: &Event) -> Vec<Order> {
-        let Some(id) = event.trial else { return Vec::new() };
-        let Some(state) = self.states.get_mut(id as usize) else { return Vec::new() };
+        let Some(index) = event.trial.and_then(|id| self.plan.position(id)) else { return Vec::new() };
+        let trial = &self.plan.trials[index];
+        let (id, state) = (trial.id, &mut self.states[index]);
         let mut orders = Vec::new();
         match &event.kind {
             Kind::Connected { attempt: 0, tuple } => state.tuple = Some(*tuple),
             Kind::Ready { attempt: 0 } if !state.ready && !state.failed => {
                 state.ready = true;
                 self.opening -= 1;
-                let arm = &self.plan.scenario.arms[self.plan.trials[id as usize].arm];
+                let arm = &self.plan.scenario.arms[trial.arm];
                 if self.plan.scenario.load_interval.is_some() && arm.settings.subject.broker() != BrokerKind::None {
                     orders.push(Order::StartLoad(id));
                 }
@@ -120,17 +121,17 @@ impl<'a> Tracker<'a> {
                 if state.applied.is_some() {
                     orders.push(Order::Certify(id));
                 } else {
-                    orders.extend(self.end(id, "complete"));
+                    orders.extend(self.end(index, "complete"));
                 }
             }
             Kind::FaultApplied { after, .. } => {
                 state.applied = Some(*after);
-                let fault = &self.plan.scenario.faults[self.plan.trials[id as usize].fault];
+                let fault = &self.plan.scenario.faults[trial.fault];
                 if let Some(duration) = fault.duration.get() {
                     orders.push(Order::Heal { trial: id, at: *after + duration });
                 }
             }
-            Kind::FaultFailed { .. } | Kind::SubjectExited { .. } => orders.extend(self.end(id, "complete")),
+            Kind::FaultFailed { .. } | Kind::SubjectExited { .. } => orders.extend(self.end(index, "complete")),
             Kind::KernelEnd { tuple, .. } if Some(*tuple) == state.tuple => state.kernel_end = true,
             Kind::BrokerEnd { tuple, .. } if Some(*tuple) == state.tuple && event.source == Source::Broker => {
                 state.broker_end = true;
@@ -154,9 +155,9 @@ impl<'a> Tracker<'a> {
             }
             let zero = state.applied.or_else(|| state.due.filter(|_| self.is_control(index)));
             if zero.is_some_and(|zero| now >= zero + self.plan.scenario.horizon) {
-                orders.extend(self.end(index as TrialId, "horizon"));
+                orders.extend(self.end(index, "horizon"));
             } else if self.complete(index) {
-                orders.extend(self.end(index as TrialId, "complete"));
+                orders.extend(self.end(index, "complete"));
             }
         }
         orders
@@ -164,32 +165,28 @@ impl<'a> Tracker<'a> {
 
     /// Ends everything that has not ended.
     pub fn interrupt(&mut self) -> Vec<Order> {
-        (0..self.states.len()).filter_map(|i| self.end(i as TrialId, "interrupted")).collect()
+        (0..self.states.len()).filter_map(|i| self.end(i, "interrupted")).collect()
     }
 
     /// All that could become ready has: the cuts are placed from here on.
     fn start(&mut self, now: Offset) -> Vec<Order> {
         let mut orders = Vec::new();
-        for trial in &self.plan.trials {
-            let state = &mut self.states[trial.id as usize];
+        for (index, trial) in self.plan.trials.iter().enumerate() {
+            let state = &mut self.states[index];
             if state.ended {
                 continue;
             }
             let (true, Some(tuple)) = (state.ready, state.tuple) else {
                 state.failed = true;
-                orders.extend(self.end(trial.id, "complete"));
+                orders.extend(self.end(index, "complete"));
                 continue;
             };
             let fault = &self.plan.scenario.faults[trial.fault];
-            let at = now + self.settle(trial) + trial.phase;
+            let at = now + self.plan.scenario.settle + trial.phase;
             state.due = Some(at);
             orders.push(Order::Cut { trial: trial.id, at, tuple, scope: fault.scope, drop: fault.drop });
         }
         orders
-    }
-
-    fn settle(&self, _trial: &Trial) -> Duration {
-        self.plan.scenario.settle
     }
 
     fn is_control(&self, index: usize) -> bool {
@@ -211,8 +208,8 @@ impl<'a> Tracker<'a> {
             && (state.broker_end || broker != BrokerKind::Rabbitmq)
     }
 
-    fn end(&mut self, id: TrialId, why: &'static str) -> Option<Order> {
-        let state = &mut self.states[id as usize];
+    fn end(&mut self, index: usize, why: &'static str) -> Option<Order> {
+        let state = &mut self.states[index];
         if state.ended {
             return None;
         }
@@ -222,6 +219,6 @@ impl<'a> Tracker<'a> {
             state.failed = true;
             self.opening -= 1;
         }
-        Some(Order::End { trial: id, why })
+        Some(Order::End { trial: self.plan.trials[index].id, why })
     }
 }
