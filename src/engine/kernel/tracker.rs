@@ -222,3 +222,7 @@ impl<'a> Tracker<'a> {
         Some(Order::End { trial: self.plan.trials[index].id, why })
     }
 }
+
+#[cfg(test)]
+#[path = "tracker_tests.rs"]
+mod tests;
