@@ -206,3 +206,14 @@ impl FaultTable {
         Ok(self.rules_intact)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::FaultTable;
+
+    #[test]
+    fn the_table_can_be_sent_to_a_real_time_thread() {
+        fn sendable<T: Send>() {}
+        sendable::<FaultTable>();
+    }
+}

@@ -124,9 +124,8 @@ pub fn heal_ops(cut: &Cut) -> Vec<Op> {
 #[must_use]
 pub fn render_text(cut: &Cut) -> String {
     let placed = placed(cut);
-    let keys = |set: &'static Set| {
-        placed.iter().filter(|p| std::ptr::eq(p.element.set, set)).map(|p| p.element.key).collect::<Vec<_>>()
-    };
+    let keys =
+        |set: &'static Set| placed.iter().filter(|p| p.element.set == set).map(|p| p.element.key).collect::<Vec<_>>();
     let sets: Vec<_> = SETS.iter().map(|set| (*set, keys(set))).collect();
     print_table(TABLE, &sets, CHAINS, RULES)
 }

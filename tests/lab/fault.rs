@@ -314,32 +314,48 @@ fn the_table_dies_with_a_killed_process() {
     assert_eq!(ruleset(&lab.router), "");
 }
 
+/// As the engine does it: other work on the machine must not delay a cut.
+fn on_a_real_time_thread(work: impl FnOnce() + Send) {
+    let run = || {
+        let priority = libc::sched_param { sched_priority: 10 };
+        // SAFETY: this thread's own scheduling, from a struct that lives through the call.
+        let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };
+        if set != 0 {
+            println!("measured without real-time scheduling: {}", std::io::Error::last_os_error());
+        }
+        work();
+    };
+    std::thread::scope(|scope| scope.spawn(run).join()).expect("the real-time thread");
+}
+
 #[test]
 fn a_thousand_cuts_are_quick() {
     let lab = Lab::build();
     let mut table = FaultTable::install(&lab.router, lab.clock).expect("the table");
     let tuple = lab.connect(0).expect("connect").tuple;
-    let mut brackets_ms: Vec<f64> = (0..1000)
-        .map(|trial| {
+    on_a_real_time_thread(|| {
+        let now_ms = || lab.clock.now().0 as f64 / 1e6;
+        let cut = |trial: TrialId| {
             let (client, server) = Lab::addresses(trial);
             let mut tuple = tuple;
             tuple.local.set_ip(client);
             tuple.peer.set_ip(server);
             let applied = table.cut(Cut { trial, tuple, scope: Scope::Flow, drop: BOTH }).expect("the cut");
             (applied.after.0 - applied.before.0) as f64 / 1e6
-        })
-        .collect();
-    brackets_ms.sort_by(f64::total_cmp);
-    let before = lab.clock.now();
-    let read = table.counters().expect("counters");
-    let all_ms = (lab.clock.now().0 - before.0) as f64 / 1e6;
-    let before = lab.clock.now();
-    table.counters_of(999).expect("counters");
-    let one_ms = (lab.clock.now().0 - before.0) as f64 / 1e6;
-    let (median, p99) = (brackets_ms[500], brackets_ms[990]);
-    println!("cut: median {median:.3} ms, p99 {p99:.3} ms, most {:.3} ms", brackets_ms[999]);
-    println!("counters: all 1,000 trials {all_ms:.3} ms, one trial {one_ms:.3} ms");
-    assert!(read.len() == 1000 && read.values().all(|r| r.intact && r.counters == Counters::default()));
-    assert!(median <= 0.5, "median {median} ms");
-    assert!(p99 <= 5.0, "p99 {p99} ms");
+        };
+        let mut brackets_ms: Vec<f64> = (0..1000).map(cut).collect();
+        brackets_ms.sort_by(f64::total_cmp);
+        let before = now_ms();
+        let read = table.counters().expect("counters");
+        let all_ms = now_ms() - before;
+        let before = now_ms();
+        table.counters_of(999).expect("counters");
+        let one_ms = now_ms() - before;
+        let (median, p99) = (brackets_ms[500], brackets_ms[990]);
+        println!("cut: median {median:.3} ms, p99 {p99:.3} ms, most {:.3} ms", brackets_ms[999]);
+        println!("counters: all 1,000 trials {all_ms:.3} ms, one trial {one_ms:.3} ms");
+        assert!(read.len() == 1000 && read.values().all(|r| r.intact && r.counters == Counters::default()));
+        assert!(median <= 0.5, "median {median} ms");
+        assert!(p99 <= 5.0, "p99 {p99} ms");
+    });
 }

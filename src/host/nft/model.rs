@@ -1,6 +1,7 @@
 //! What a table is made of.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// A field of a packet, as a part of a set's key.
@@ -24,13 +25,27 @@ impl Field {
     }
 }
 
-/// A named set whose elements each have a counter of their own.
-#[derive(Debug, PartialEq, Eq, Hash)]
+/// A named set whose elements each have a counter of their own. Sets are statics, each equal to itself alone.
+#[derive(Debug)]
 pub struct Set {
     /// Its name.
     pub name: &'static str,
     /// The fields of its key, in order.
     pub fields: &'static [Field],
+}
+
+impl PartialEq for Set {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Set {}
+
+impl Hash for Set {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::ptr::hash(self, state);
+    }
 }
 
 /// Where a base chain sits on a packet's way.
