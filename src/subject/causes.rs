@@ -4,7 +4,9 @@
 //! kernel's verdict on the connection, and a `TimedOut` without a number is the client's own connect timeout.
 
 use crate::events::{Cause, How};
+use std::error::Error;
 use std::io;
+use std::sync::Arc;
 
 /// A cause with the client's own words.
 pub(super) fn cause(how: How, errno: Option<i32>, text: impl Into<String>) -> Cause {
@@ -46,13 +48,11 @@ pub(super) fn of_lapin(error: &lapin::Error) -> Cause {
 
 /// An error of the `redis` client. `eagain` says what an `EAGAIN` means where it happened.
 pub(super) fn of_redis(error: &redis::RedisError, eagain: How) -> Cause {
-    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(inner) = next {
-        let shared = inner.downcast_ref::<std::sync::Arc<io::Error>>().map(AsRef::as_ref);
-        if let Some(io) = inner.downcast_ref::<io::Error>().or(shared) {
-            return of_io(io, eagain);
-        }
-        next = inner.source();
+    // The library keeps the I/O error behind a shared pointer and shows only that pointer as the source.
+    type Shared = Arc<dyn Error + Send + Sync>;
+    let io = error.source().and_then(|source| source.downcast_ref::<Shared>()).and_then(|it| it.downcast_ref());
+    if let Some(io) = io {
+        return of_io(io, eagain);
     }
     cause(How::Other, None, error.to_string())
 }

@@ -2,7 +2,11 @@
 //!
 //! With a read timeout *r* the server is asked to answer after *r*/2 at the latest, so that a healthy idle link never
 //! runs into it; without one, `BRPOP … 0` waits for ever. `BRPOP` removes the message as it delivers it, so there is no
-//! acknowledgement. The library sets keepalive and `TCP_USER_TIMEOUT` after the handshake: they don't bound it.
+//! acknowledgement.
+//!
+//! Two habits of the library (1.8) that a measurement shows: it sets keepalive and `TCP_USER_TIMEOUT` only after the
+//! handshake, which they therefore don't bound; and a server that accepts and then says nothing holds it for the connect
+//! timeout once for *each* set-up command (two, three with a password), because its pipeline reads on after an error.
 
 use super::attempts::{End, Trial};
 use super::stop::{Gate, Place};
