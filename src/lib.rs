@@ -5,8 +5,10 @@
 pub mod events;
 pub mod host;
 pub mod plan;
+pub mod report;
 pub mod scenario;
 pub mod stats;
+pub mod store;
 pub mod subject;
 pub mod units;
 pub mod verdict;
