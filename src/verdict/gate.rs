@@ -4,7 +4,7 @@
 //! unknown at its best and at its worst: where that could turn the verdict, the gate is *inconclusive*. So a run with
 //! thousands of trials carries a few void ones, and a run of ten can't be talked into a p99.
 
-use super::{Outcome, TrialRow};
+use super::{Outcome, TrialRow, VoidReason};
 use crate::scenario::{Gate, Measure};
 use std::fmt;
 
@@ -173,13 +173,20 @@ fn matches(gate: &Gate, rows: &[&TrialRow], wanted: Option<&str>) -> Sample {
             Some(wanted) => cell == wanted || (gate.metric == "void_reason" && cell.starts_with(&format!("{wanted}:"))),
             None => !cell.is_empty(),
         };
-        if row.outcome == Outcome::Void && !about_void {
+        // A watcher that had fired before the cut would have been seen before the certificate was.
+        let known = about_void || (gate.metric == "false_alarm" && cut_was_watched(row));
+        if row.outcome == Outcome::Void && !known {
             sample.unknown += 1;
         } else {
             sample.known.push(f64::from(u8::from(hit)));
         }
     }
     sample
+}
+
+/// Whether a void trial was watched up to its cut, so that it is known not to be a false alarm.
+fn cut_was_watched(row: &TrialRow) -> bool {
+    row.fault_applied_s.is_some() && row.void_reason != Some(VoidReason::OtherConnection)
 }
 
 #[cfg(test)]

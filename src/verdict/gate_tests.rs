@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::units::Offset;
-use crate::verdict::VoidReason;
 
 fn row(outcome: Outcome, ttd_s: Option<f64>) -> TrialRow {
     let void_reason = (outcome == Outcome::Void).then_some(VoidReason::FaultFailed("no such set".into()));
@@ -78,6 +77,15 @@ fn shares_and_counts_look_at_text() {
     assert_eq!(verdict(&none, &rows), (Verdict::Held, Some(0.0)));
     let any = gate("ttd_s", Measure::Count(None), Some(4.0), None);
     assert_eq!(verdict(&any, &rows), (Verdict::Failed, Some(3.0)));
+}
+
+#[test]
+fn a_trial_that_was_watched_up_to_its_cut_is_known_to_be_no_false_alarm() {
+    let none = gate("false_alarm", Measure::Count(Some("true".into())), None, Some(0.0));
+    let reason = Some(VoidReason::CertificateMissing);
+    let cut = TrialRow { fault_applied_s: Some(Offset(1)), void_reason: reason, ..row(Outcome::Void, None) };
+    assert_eq!(verdict(&none, std::slice::from_ref(&cut)).0, Verdict::Held);
+    assert_eq!(verdict(&none, &[cut, row(Outcome::Void, None)]).0, Verdict::Inconclusive);
 }
 
 #[test]
