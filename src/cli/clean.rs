@@ -30,8 +30,12 @@ fn text(report: &CleanReport) -> String {
             let (id, out) = (&run.run_id, run.out_dir.display());
             match run.finding {
                 Finding::Running => format!("run {id} ({out}) is still going; nothing of it is touched"),
-                Finding::OnlyEntry => format!("run {id} ({out}) was killed and left nothing; its journal entry {would}struck"),
-                Finding::InitKilled => format!("run {id} ({out}) was killed; its processes and namespaces {would}ended"),
+                Finding::OnlyEntry => {
+                    format!("run {id} ({out}) was killed and left nothing; its journal entry {would}struck")
+                }
+                Finding::InitKilled => {
+                    format!("run {id} ({out}) was killed; its processes and namespaces {would}ended")
+                }
             }
         })
         .collect();

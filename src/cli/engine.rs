@@ -36,9 +36,9 @@ fn carry_out(job: &Job) -> Exit {
     };
     let (facts, result) = kernel::run(job, &mut show);
     drop(drawn);
-    let written = serde_json::to_vec(&facts).map_err(|e| e.to_string()).and_then(|bytes| {
-        std::fs::write(job.out.join(FACTS_FILE), bytes).map_err(|e| e.to_string())
-    });
+    let written = serde_json::to_vec(&facts)
+        .map_err(|e| e.to_string())
+        .and_then(|bytes| std::fs::write(job.out.join(FACTS_FILE), bytes).map_err(|e| e.to_string()));
     if let Err(error) = written {
         return fail(&format!("can't write what the run found out: {error}"), Exit::Harness);
     }

@@ -75,8 +75,15 @@ mod tests {
 
     #[test]
     fn the_order_of_precedence_is_the_contract() {
-        let order =
-            [Exit::Interrupted, Exit::Usage, Exit::Cannot, Exit::Harness, Exit::GateFailed, Exit::Inconclusive, Exit::Held];
+        let order = [
+            Exit::Interrupted,
+            Exit::Usage,
+            Exit::Cannot,
+            Exit::Harness,
+            Exit::GateFailed,
+            Exit::Inconclusive,
+            Exit::Held,
+        ];
         let codes: Vec<u8> = order.iter().map(|e| e.code()).collect();
         assert_eq!(codes, [130, 2, 3, 5, 1, 4, 0]);
         for (i, a) in order.iter().enumerate() {

@@ -17,7 +17,10 @@ pub fn list(args: &ListArgs) -> Result<Exit, Failure> {
     }
     files.sort();
     if files.is_empty() {
-        return Err(Failure::new(Exit::Usage, "no scenario here; name a folder or a file, for example `halfopen list scenarios`"));
+        return Err(Failure::new(
+            Exit::Usage,
+            "no scenario here; name a folder or a file, for example `halfopen list scenarios`",
+        ));
     }
     let mut rows = Vec::new();
     for file in &files {
@@ -27,7 +30,9 @@ pub fn list(args: &ListArgs) -> Result<Exit, Failure> {
         return print(&pretty(&rows.into()));
     }
     let mut table = Table::new();
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_header(["scenario", "question", "trials", "length", "CI"]);
+    table
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(["scenario", "question", "trials", "length", "CI"]);
     for row in &rows {
         let text = |key: &str| row[key].as_str().map_or_else(|| row[key].to_string(), str::to_string);
         let ci = if row["ci"] == true { "yes" } else { "" };

@@ -4,11 +4,11 @@ use super::args::{EngineName, LabName, RunArgs};
 use super::exit::{Exit, Failure};
 use super::{pretty, print};
 use crate::engine::job::{FACTS_FILE, Facts, JOB_FILE, Job};
-use crate::host::supervise::{InitError, Supervise, UserNamespace, supervise};
-use crate::host::{clock, journal, machine};
+use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervise};
+use crate::host::{clock, journal};
 use crate::plan::{self, Overrides, Plan};
 use crate::scenario::{self, Scenario};
-use crate::store::{Recorded, RunDir};
+use crate::store::{Machine, RunDir, RunInfo, ScenarioSource};
 use crate::units::print_duration;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -65,17 +65,27 @@ fn not_yet(args: &RunArgs) -> Result<(), Failure> {
         (_, LabName::Vm) => "--lab vm",
         _ => return Ok(()),
     };
-    Err(Failure::new(Exit::Cannot, format!("{lacking} is not part of this version; run with --engine kernel --lab netns")))
+    Err(Failure::new(
+        Exit::Cannot,
+        format!("{lacking} is not part of this version; run with --engine kernel --lab netns"),
+    ))
 }
 
 /// Reads a scenario file; its text goes into the run directory.
 pub fn read_scenario(path: &Path) -> Result<(String, Scenario), Failure> {
     let label = path.display().to_string();
     let bytes = std::fs::read(path).map_err(|e| {
-        Failure::new(Exit::Usage, format!("{label}: can't read the scenario: {e}; `halfopen list` shows those that are there"))
+        Failure::new(
+            Exit::Usage,
+            format!("{label}: can't read the scenario: {e}; `halfopen list` shows those that are there"),
+        )
     })?;
-    let text = String::from_utf8(bytes)
-        .map_err(|e| Failure::new(Exit::Usage, format!("{label}: not UTF-8 at byte {}; save the file as UTF-8", e.utf8_error().valid_up_to())))?;
+    let text = String::from_utf8(bytes).map_err(|e| {
+        Failure::new(
+            Exit::Usage,
+            format!("{label}: not UTF-8 at byte {}; save the file as UTF-8", e.utf8_error().valid_up_to()),
+        )
+    })?;
     match scenario::read(&label, &text) {
         Ok(scenario) => Ok((text, scenario)),
         Err(errors) => Err(Failure::new(Exit::Usage, errors.to_string())),
@@ -85,8 +95,8 @@ pub fn read_scenario(path: &Path) -> Result<(String, Scenario), Failure> {
 fn prepare(path: &Path, args: &RunArgs) -> Result<Ready, Failure> {
     let (text, scenario) = read_scenario(path)?;
     let overrides = Overrides { seed: args.seed, trials: args.trials, partition: args.partition };
-    let plan = plan::build(scenario, &overrides)
-        .map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", path.display())))?;
+    let plan =
+        plan::build(scenario, &overrides).map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", path.display())))?;
     Ok(Ready { path: path.to_path_buf(), text, plan })
 }
 
@@ -111,58 +121,61 @@ fn dry_run(all: &[Ready], json: bool) -> Result<Exit, Failure> {
 
 fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
     let harness = |e: &dyn std::fmt::Display| Failure::new(Exit::Harness, e.to_string());
-    machine::check(&ready.plan.scenario.broker.kinds).map_err(|e| Failure::new(Exit::Cannot, e.to_string()))?;
-    let run_id = format!("{}-{}", clock::unix_seconds(), std::process::id());
-    let mut dir = RunDir::create(out, &run_id, &ready.plan, &ready.path.display().to_string(), &ready.text)
-        .map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
-    let job = Job {
-        run_id: run_id.clone(),
-        plan: ready.plan.clone(),
-        out: dir.path().to_path_buf(),
-        work: PathBuf::from("/run/halfopen"),
-        progress: true,
+    let dir = RunDir::create(out).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
+    let source = ScenarioSource::new(&ready.path.display().to_string(), &ready.text);
+    let mut info = RunInfo::new(ready.plan.clone(), source, "netns", clock::unix_seconds());
+    info.machine = machine();
+    dir.write_run(&info).map_err(|e| harness(&e))?;
+    let ended = supervised(&dir, ready)?;
+    let facts = take_facts(dir.path());
+    (info.brokers, info.clients, info.sources, info.memory) =
+        (facts.brokers, facts.clients, facts.sources, facts.memory);
+    info.phases_s = facts.phases_s;
+    let exit = match (ended.interrupted, ended.code) {
+        (true, _) | (_, 130) => Exit::Interrupted,
+        (_, 0) => Exit::Held,
+        (_, 2) => Exit::Usage,
+        (_, 3) => Exit::Cannot,
+        _ => Exit::Harness,
     };
-    let job_file = dir.path().join(JOB_FILE);
+    info.complete = exit == Exit::Held;
+    dir.write_run(&info).map_err(|e| harness(&e))?;
+    if exit == Exit::Cannot {
+        return Ok((exit, serde_json::Value::Null));
+    }
+    let (judged, summary) = super::report::render(&dir, !args.json)?;
+    if !args.json {
+        eprintln!("halfopen: the run directory is {}", dir.path().display());
+    }
+    Ok((exit.and(judged), summary))
+}
+
+/// Hands the job over and waits. The job file holds no secret: logins are made inside.
+fn supervised(dir: &RunDir, ready: &Ready) -> Result<Ended, Failure> {
+    let harness = |e: &dyn std::fmt::Display| Failure::new(Exit::Harness, e.to_string());
+    let out = std::path::absolute(dir.path()).map_err(|e| harness(&e))?;
+    let run_id = format!("{}-{}", clock::unix_seconds(), std::process::id());
+    let work = PathBuf::from("/run/halfopen");
+    let job = Job { run_id: run_id.clone(), plan: ready.plan.clone(), out: out.clone(), work, progress: true };
+    let file = out.join(JOB_FILE);
     let bytes = serde_json::to_vec(&job).map_err(|e| harness(&e))?;
-    std::fs::write(&job_file, bytes).map_err(|e| harness(&e))?;
+    std::fs::write(&file, bytes).map_err(|e| harness(&e))?;
     let ended = supervise(&Supervise {
         run_id,
         program: PathBuf::from("/proc/self/exe"),
-        args: vec!["__engine".into(), job_file.clone().into()],
-        out_dir: dir.path().to_path_buf(),
-        keep: vec![],
+        args: vec!["__engine".into(), file.clone().into()],
+        out_dir: out,
+        keep: Vec::new(),
         user_namespace: UserNamespace::Auto,
         state_dir: journal::state_dir(),
     });
-    let _ = std::fs::remove_file(&job_file);
-    let ended = ended.map_err(|e| match e {
+    let _ = std::fs::remove_file(&file);
+    ended.map_err(|e| match e {
         InitError::NotRoot | InitError::UserNamespace { .. } | InitError::Namespaces { .. } => {
             Failure::new(Exit::Cannot, e.to_string())
         }
         other => harness(&other),
-    })?;
-    let facts = take_facts(dir.path());
-    dir.finish(&facts.into(), ended.interrupted).map_err(|e| harness(&e))?;
-    let engine = if ended.interrupted {
-        Exit::Interrupted
-    } else {
-        match ended.code {
-            0 => Exit::Held,
-            2 => Exit::Usage,
-            3 => Exit::Cannot,
-            130 => Exit::Interrupted,
-            _ => Exit::Harness,
-        }
-    };
-    if engine == Exit::Cannot {
-        return Ok((engine, serde_json::Value::Null));
-    }
-    let recorded = Recorded::read(dir.path()).map_err(|e| harness(&e))?;
-    let (judged, summary) = super::report::write_all(&recorded, dir.path(), !args.json)?;
-    if !args.json {
-        eprintln!("halfopen: the run directory is {}", dir.path().display());
-    }
-    Ok((engine.and(judged), summary))
+    })
 }
 
 /// The engine's facts, as far as it came; one that was killed has left none.
@@ -171,4 +184,8 @@ fn take_facts(out: &Path) -> Facts {
     let facts = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
     let _ = std::fs::remove_file(&path);
     facts
+}
+
+fn machine() -> Machine {
+    Machine::default()
 }

@@ -60,6 +60,12 @@ impl RunDir {
         Ok(dir)
     }
 
+    /// A directory that [`RunDir::create`] made in another process, or a recorded run that is rendered again.
+    #[must_use]
+    pub fn existing(path: &Path) -> Self {
+        Self { path: path.to_path_buf() }
+    }
+
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {

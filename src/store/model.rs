@@ -50,6 +50,9 @@ pub struct RunInfo {
     /// Peak memory by role. Filled in at the end.
     #[serde(default)]
     pub memory: Vec<MemoryUse>,
+    /// Seconds that each phase of the run took. Filled in at the end.
+    #[serde(default)]
+    pub phases_s: BTreeMap<String, f64>,
     /// Whether the run ended by itself; false in the file of a run that is going on or was killed or interrupted.
     #[serde(default)]
     pub complete: bool,
@@ -80,6 +83,7 @@ impl RunInfo {
                 .collect(),
             brackets: None,
             memory: Vec::new(),
+            phases_s: BTreeMap::new(),
             complete: false,
             plan,
         }

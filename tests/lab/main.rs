@@ -5,6 +5,6 @@
 
 mod common;
 mod fault;
-mod supervisor;
 mod observe;
+mod supervisor;
 mod support;

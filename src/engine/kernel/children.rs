@@ -40,9 +40,16 @@ impl Child {
     /// # Errors
     /// When the process can't be started.
     pub fn start(
-        role: &str, name: &str, index: usize, netns: &NetNs, clock: Clock, nofile: u64, events: &Sender<Message>,
+        role: &str,
+        name: &str,
+        index: usize,
+        netns: &NetNs,
+        clock: Clock,
+        nofile: u64,
+        events: &Sender<Message>,
     ) -> io::Result<Self> {
-        let mut launch = Launch::new("/proc/self/exe").args([role.to_string(), "--zero-ns".into(), clock.zero_ns().to_string()]);
+        let mut launch =
+            Launch::new("/proc/self/exe").args([role.to_string(), "--zero-ns".into(), clock.zero_ns().to_string()]);
         launch.netns = Some(netns.clone());
         launch.stdin = Stream::Pipe;
         launch.stdout = Stream::Pipe;

@@ -221,7 +221,10 @@ impl Cutter {
         let any = |c: &Counters| c.dropped_to_broker + c.dropped_to_client > 0;
         let waiting: Vec<TrialId> = self.undropped.iter().copied().collect();
         if waiting.len() <= FEW {
-            return waiting.into_iter().filter(|t| self.table.counters_of(*t).is_ok_and(|r| any(&r.counters))).collect();
+            return waiting
+                .into_iter()
+                .filter(|t| self.table.counters_of(*t).is_ok_and(|r| any(&r.counters)))
+                .collect();
         }
         let all = self.table.counters().unwrap_or_default();
         waiting.into_iter().filter(|t| all.get(t).is_some_and(|r| any(&r.counters))).collect()

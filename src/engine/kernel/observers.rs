@@ -25,7 +25,11 @@ impl Observers {
     /// # Errors
     /// When a thread can't be started; a source that can't be had is no error but named in [`Self::sources`].
     pub fn start(
-        clock: Clock, registry: &Registry, events: &Sender<Message>, lab: &Lab, sockets: Vec<SockDiag>,
+        clock: Clock,
+        registry: &Registry,
+        events: &Sender<Message>,
+        lab: &Lab,
+        sockets: Vec<SockDiag>,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let watch = Watch { clock, registry: registry.clone(), events: events.clone(), stop: stop.clone() };

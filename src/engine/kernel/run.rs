@@ -10,8 +10,9 @@ use crate::engine::job::{Facts, Job};
 use crate::events::{Event, Kind, Source};
 use crate::fault::FaultTable;
 use crate::host::clock::Clock;
+use crate::host::netns::NetNs;
 use crate::host::{procfs, signals};
-use crate::lab::{ArmNet, Lab, LabSpec};
+use crate::lab::{ADMIN, ArmNet, Lab, LabError, LabSpec, RouterNs};
 use crate::observe::SockDiag;
 use crate::plan::Plan;
 use crate::scenario::BrokerKind;
@@ -68,7 +69,7 @@ struct Run<'a> {
     /// Index of the producer among the children, where there is one.
     producer: Option<usize>,
     requests: Option<Sender<Request>>,
-    cutter: JoinHandle<FaultTable>,
+    cutter: Option<JoinHandle<FaultTable>>,
     registry: Registry,
     observers: Observers,
     inbox: Receiver<Message>,
@@ -91,10 +92,11 @@ pub fn run(job: &Job, progress: &mut dyn FnMut(Progress)) -> (Facts, Result<Endi
         })
         .map_err(harness("signals"))?;
         progress(Progress::stage("building the lab and starting its brokers"));
-        let lab = Lab::build(&lab_spec(job), clock).map_err(|e| {
-            if e.is_lack() { EngineError::Cannot(e.to_string()) } else { EngineError::Harness(e.to_string()) }
-        })?;
+        let lab = Lab::build(&lab_spec(job), clock).map_err(lab_error)?;
         facts.phases_s.insert("lab".into(), seconds(clock.now().since(Offset::ZERO)));
+        for broker in &lab.brokers {
+            events.hide(&broker.password);
+        }
         let mut run = Run::start(&job.plan, clock, lab, sender, inbox, std::mem::take(&mut facts))?;
         let ending = run.dispatch(&mut events, progress);
         let (run_facts, closed) = run.close(&mut events);
@@ -123,7 +125,15 @@ impl Progress {
     }
 }
 
-fn lab_spec(job: &Job) -> LabSpec {
+/// What the machine lacks is said with the mend; everything else is the harness's own failure.
+fn lab_error(error: LabError) -> EngineError {
+    match error {
+        LabError::NoProgram { .. } | LabError::Sysctl { .. } => EngineError::Cannot(error.to_string()),
+        other => EngineError::Harness(other.to_string()),
+    }
+}
+
+fn lab_spec(job: &Job) -> LabSpec<'_> {
     let scenario = &job.plan.scenario;
     let arms = scenario.arms.iter().enumerate().map(|(index, arm)| ArmNet {
         name: arm.name.clone(),
@@ -134,26 +144,35 @@ fn lab_spec(job: &Job) -> LabSpec {
         run_id: job.run_id.clone(),
         work_dir: job.work.clone(),
         arms: arms.collect(),
-        brokers: scenario.broker.clone(),
+        brokers: &scenario.broker,
         nofile: NOFILE,
+        router: RouterNs::Current,
     }
 }
 
 impl<'a> Run<'a> {
     fn start(
-        plan: &'a Plan, clock: Clock, lab: Lab, sender: Sender<Message>, inbox: Receiver<Message>, mut facts: Facts,
+        plan: &'a Plan,
+        clock: Clock,
+        lab: Lab,
+        sender: Sender<Message>,
+        inbox: Receiver<Message>,
+        mut facts: Facts,
     ) -> Result<Self, EngineError> {
-        for broker in lab.brokers() {
-            facts.brokers.insert(broker.kind.name().to_string(), broker.version.clone());
+        for broker in &lab.brokers {
+            let version = broker.version.clone().unwrap_or_else(|| "unknown".to_string());
+            facts.brokers.insert(broker.kind.name().to_string(), version);
+            facts.phases_s.insert(format!("{} start", broker.kind), seconds(broker.startup));
         }
-        let table = FaultTable::install(lab.router(), clock).map_err(|e| EngineError::Cannot(e.to_string()))?;
-        let diags = || -> std::io::Result<Vec<SockDiag>> { lab.clients().iter().map(SockDiag::open).collect() };
+        let table = FaultTable::install(&lab.router, clock).map_err(|e| EngineError::Cannot(e.to_string()))?;
+        let diags = || -> Result<Vec<SockDiag>, EngineError> {
+            lab.clients.iter().map(|ns| SockDiag::open(ns).map_err(|e| EngineError::Cannot(e.to_string()))).collect()
+        };
         let registry = Registry::default();
-        let observers = Observers::start(clock, &registry, &sender, &lab, diags().map_err(harness("sock_diag"))?)
-            .map_err(harness("observers"))?;
+        let observers = Observers::start(clock, &registry, &sender, &lab, diags()?).map_err(harness("observers"))?;
         facts.sources.extend(observers.sources());
         let (requests, orders) = channel();
-        let cutter = Cutter::new(clock, table, diags().map_err(harness("sock_diag"))?, sender.clone());
+        let cutter = Cutter::new(clock, table, diags()?, sender.clone());
         let cutter = std::thread::Builder::new()
             .name("cutter".into())
             .spawn(move || {
@@ -162,8 +181,19 @@ impl<'a> Run<'a> {
                 cutter.serve(&orders)
             })
             .map_err(harness("cutter"))?;
-        let mut run =
-            Self { plan, clock, lab, children: Vec::new(), producer: None, requests: Some(requests), cutter, registry, observers, inbox, facts };
+        let mut run = Self {
+            plan,
+            clock,
+            lab,
+            children: Vec::new(),
+            producer: None,
+            requests: Some(requests),
+            cutter: Some(cutter),
+            registry,
+            observers,
+            inbox,
+            facts,
+        };
         run.start_children(&sender)?;
         Ok(run)
     }
@@ -172,20 +202,24 @@ impl<'a> Run<'a> {
         let scenario = &self.plan.scenario;
         for (index, arm) in scenario.arms.iter().enumerate() {
             let name = format!("subject {}", arm.name);
-            let ns = &self.lab.clients()[index];
-            let child = Child::start("__subject", &name, index, ns, self.clock, NOFILE, sender).map_err(harness(&name))?;
+            let ns = &self.lab.clients[index];
+            let child =
+                Child::start("__subject", &name, index, ns, self.clock, NOFILE, sender).map_err(harness(&name))?;
             self.children.push(child);
         }
-        let mut add = |role: &str, name: &str, ns| -> Result<usize, EngineError> {
-            let index = self.children.len();
-            self.children.push(Child::start(role, name, index, ns, self.clock, NOFILE, sender).map_err(harness(name))?);
+        let (clock, children) = (self.clock, &mut self.children);
+        let mut add = |role: &str, name: &str, ns: &NetNs| -> Result<usize, EngineError> {
+            let index = children.len();
+            children.push(Child::start(role, name, index, ns, clock, NOFILE, sender).map_err(harness(name))?);
             Ok(index)
         };
         if scenario.arms.iter().any(|a| a.settings.subject.broker() == BrokerKind::None) {
-            add("__peer", "peer", self.lab.server())?;
+            add("__peer", "peer", &self.lab.server)?;
         }
-        if scenario.load_interval.is_some() && scenario.arms.iter().any(|a| a.settings.subject.broker() != BrokerKind::None) {
-            self.producer = Some(add("__producer", "producer", self.lab.producer())?);
+        if scenario.load_interval.is_some()
+            && scenario.arms.iter().any(|a| a.settings.subject.broker() != BrokerKind::None)
+        {
+            self.producer = Some(add("__producer", "producer", &self.lab.producer)?);
         }
         Ok(())
     }
@@ -212,7 +246,10 @@ impl<'a> Run<'a> {
                     hello[index] = true;
                 }
                 Ok(Message::Child(index, ChildNews::Garbled(text))) => {
-                    return Err(EngineError::Harness(format!("{} spoke out of turn: {text}", self.children[index].name())));
+                    return Err(EngineError::Harness(format!(
+                        "{} spoke out of turn: {text}",
+                        self.children[index].name()
+                    )));
                 }
                 Ok(Message::Child(index, ChildNews::Ended { .. })) => {
                     let status = self.children[index].status();
@@ -272,7 +309,8 @@ impl<'a> Run<'a> {
     }
 
     fn target(&self, trial: TrialId, server: std::net::Ipv4Addr, kind: BrokerKind) -> Target {
-        let (user, password) = self.lab.credentials(kind);
+        let login = self.lab.broker(kind).map(|b| (b.user.clone(), b.password.clone()));
+        let (user, password) = login.unwrap_or_default();
         Target { server: SocketAddrV4::new(server, kind.port()), queue: format!("halfopen.{trial}"), user, password }
     }
 
@@ -287,7 +325,11 @@ impl<'a> Run<'a> {
     }
 
     fn child_ended(
-        &mut self, index: usize, status: &str, events: &mut EventLog, tracker: Option<&mut Tracker<'_>>,
+        &mut self,
+        index: usize,
+        status: &str,
+        events: &mut EventLog,
+        tracker: Option<&mut Tracker<'_>>,
     ) -> Result<Vec<Order>, EngineError> {
         let (Some(tracker), true) = (tracker, index < self.plan.scenario.arms.len()) else {
             return Err(EngineError::Harness(format!("{} ended early: {status}", self.children[index].name())));
@@ -316,9 +358,11 @@ impl<'a> Run<'a> {
     fn carry_out(&mut self, order: Order) {
         match order {
             Order::StartLoad(trial) => {
-                let (Some(producer), Some(interval)) = (self.producer, self.plan.scenario.load_interval) else { return };
+                let (Some(producer), Some(interval)) = (self.producer, self.plan.scenario.load_interval) else {
+                    return;
+                };
                 let kind = self.plan.scenario.arms[self.arm_of(trial)].settings.subject.broker();
-                let target = self.target(trial, self.lab.producer_server(), kind);
+                let target = self.target(trial, ADMIN, kind);
                 self.children[producer].send(&Command::Publish { trial, broker: kind, target, interval });
             }
             // A control is watched like the others, with nothing in its way.
@@ -331,7 +375,8 @@ impl<'a> Run<'a> {
             Order::Certify(trial) => self.ask(Request::Certify(trial)),
             Order::End { trial, why } => {
                 self.ask(Request::Finish { trial, why });
-                self.children[self.arm_of(trial)].send(&Command::Close { trial });
+                let arm = self.arm_of(trial);
+                self.children[arm].send(&Command::Close { trial });
                 if let Some(producer) = self.producer {
                     self.children[producer].send(&Command::Close { trial });
                 }
@@ -341,7 +386,7 @@ impl<'a> Run<'a> {
 
     fn measure_memory(&mut self) {
         let mut roots: Vec<(String, u32)> = self.children.iter().map(|c| (c.name().to_string(), c.pid())).collect();
-        roots.extend(self.lab.brokers().iter().map(|b| (b.kind.name().to_string(), b.pid)));
+        roots.extend(self.lab.brokers.iter().map(|b| (b.kind.name().to_string(), b.pid())));
         for (role, pid) in roots {
             let usage = procfs::tree_usage(pid);
             let peak_rss_bytes = usage.peak_rss_kib * 1024;
@@ -355,9 +400,10 @@ impl<'a> Run<'a> {
     fn close(mut self, events: &mut EventLog) -> (Facts, Result<(), EngineError>) {
         let mut errors = Vec::new();
         self.requests = None;
-        match self.cutter.join() {
-            Ok(table) => errors.extend(table.close().err().map(|e| e.to_string())),
-            Err(_) => errors.push("the cutting thread panicked".to_string()),
+        match self.cutter.take().map(JoinHandle::join) {
+            Some(Ok(table)) => errors.extend(table.close().err().map(|e| e.to_string())),
+            Some(Err(_)) => errors.push("the cutting thread panicked".to_string()),
+            None => {}
         }
         self.observers.stop();
         self.measure_memory();

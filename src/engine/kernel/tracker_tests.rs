@@ -54,7 +54,8 @@ fn cuts_wait_for_the_slowest_and_keep_their_phases() {
     assert_eq!(tracker.tick(at(2)), []);
     open(&mut tracker, 1, 5);
     let orders = tracker.tick(at(5));
-    let due: Vec<Offset> = orders.iter().map(|o| if let Order::Cut { at, .. } = o { *at } else { panic!("{o:?}") }).collect();
+    let due: Vec<Offset> =
+        orders.iter().map(|o| if let Order::Cut { at, .. } = o { *at } else { panic!("{o:?}") }).collect();
     let expected: Vec<Offset> = plan.trials.iter().map(|t| at(6) + t.phase).collect();
     assert_eq!(due, expected);
 }
@@ -66,7 +67,10 @@ fn a_connection_that_never_opens_ends_its_trial_and_holds_nobody_up_for_ever() {
     open(&mut tracker, 0, 1);
     assert_eq!(tracker.tick(at(29)), []);
     let orders = tracker.tick(at(30));
-    assert!(matches!(orders[..], [Order::Cut { trial: 0, .. }, Order::End { trial: 1, why: "complete" }]), "{orders:?}");
+    assert!(
+        matches!(orders[..], [Order::Cut { trial: 0, .. }, Order::End { trial: 1, why: "complete" }]),
+        "{orders:?}"
+    );
 }
 
 #[test]
