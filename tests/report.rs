@@ -226,6 +226,16 @@ fn rendered_again_from_its_directory_a_run_gives_the_same_bytes() {
 }
 
 #[test]
+fn a_run_without_a_single_trial_has_a_report_and_proves_nothing() {
+    let (mut run, _) = mini_run();
+    run.plan.trials.clear();
+    let report = Report::new(&run, &[]);
+    assert_eq!(report.files().unwrap().len(), 5);
+    assert!(report.terminal(Some(80)).contains("0 trials: nothing to count"));
+    assert_eq!(report.exit_code(), 4);
+}
+
+#[test]
 fn a_killed_run_can_still_be_judged() {
     let tmp = tempfile::tempdir().unwrap();
     let (mut run, events) = mini_run();

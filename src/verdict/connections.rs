@@ -32,18 +32,21 @@ fn row(case: &Case<'_>, t: &Timeline, number: u32, attempt: &Attempt) -> Connect
     }
 }
 
-/// Whether the fault lay on this connection while it was open.
+/// Whether the fault lay on this connection or attempt. In the scope `host` it lies on whatever goes between the two
+/// addresses, also on a handshake that never got through.
 fn is_cut(case: &Case<'_>, t: &Timeline, attempt: &Attempt) -> bool {
-    let (Some(applied), Some((opened, tuple))) = (t.applied.filter(|_| !case.fault.drop.is_none()), attempt.connected)
-    else {
-        return false;
+    let Some(applied) = t.applied.filter(|_| !case.fault.drop.is_none()) else { return false };
+    let named = match (case.fault.scope, attempt.connected) {
+        (Scope::Flow, connected) => connected.is_some_and(|(_, tuple)| tuple == applied.tuple),
+        (Scope::Host, Some((_, tuple))) => {
+            tuple.local.ip() == applied.tuple.local.ip() && tuple.peer.ip() == applied.tuple.peer.ip()
+        }
+        (Scope::Host, None) => attempt.connecting.is_some(),
     };
-    let named = match case.fault.scope {
-        Scope::Flow => tuple == applied.tuple,
-        Scope::Host => tuple.local.ip() == applied.tuple.local.ip() && tuple.peer.ip() == applied.tuple.peer.ip(),
-    };
-    let healed_before = t.healed.is_some_and(|(_, after)| opened > after);
-    let ended_before = attempt.local_end().is_some_and(|end| end < applied.before);
+    let began = attempt.connecting.or(attempt.connected.map(|(at, _)| at));
+    let ended = attempt.local_end().or(attempt.failed.as_ref().map(|(at, _)| *at));
+    let healed_before = t.healed.is_some_and(|(_, after)| began.is_some_and(|at| at > after));
+    let ended_before = ended.is_some_and(|at| at < applied.before);
     named && !healed_before && !ended_before
 }
 

@@ -181,7 +181,7 @@ row! {
         local: Option<SocketAddrV4>,
         /// The broker's end.
         peer: Option<SocketAddrV4>,
-        /// Whether the fault lay on it while it was open.
+        /// Whether the fault lay on it while it was open or being opened.
         cut: bool,
         /// The handshake was done.
         opened_s: Option<Offset>,
