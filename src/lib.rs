@@ -7,4 +7,5 @@ pub mod host;
 pub mod plan;
 pub mod scenario;
 pub mod subject;
+pub mod timers;
 pub mod units;
