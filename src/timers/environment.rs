@@ -104,7 +104,9 @@ impl Environment {
         let derived = || {
             let srtt = self.smoothed_rtt();
             let deviation = if self.cold { srtt * 2 } else { Duration::ZERO };
-            wheel.jiffies(srtt + deviation.max(self.tcp_rto_min))
+            // The minimum itself is kept in jiffies: 50 ms are 52 ms at HZ 250.
+            let least = Duration::from_secs_f64(wheel.seconds(wheel.jiffies(self.tcp_rto_min)));
+            wheel.jiffies(srtt + deviation.max(least))
         };
         self.rto.map_or_else(derived, |rto| wheel.jiffies(rto)).max(1).min(self.rto_max_jiffies(None))
     }
@@ -128,10 +130,16 @@ impl Environment {
     pub fn doubts(&self) -> Vec<String> {
         let mut doubts = Vec::new();
         if self.kernel < (KernelVersion { major: 5, minor: 11 }) {
-            doubts.push(format!("kernel {}: the persist timer counted TCP_USER_TIMEOUT differently before 5.11", self.kernel));
+            doubts.push(format!(
+                "kernel {}: the persist timer counted TCP_USER_TIMEOUT differently before 5.11",
+                self.kernel
+            ));
         }
         if self.kernel < (KernelVersion { major: 4, minor: 19 }) {
-            doubts.push(format!("kernel {}: before 4.19 TCP_USER_TIMEOUT did not shorten the retransmission timer", self.kernel));
+            doubts.push(format!(
+                "kernel {}: before 4.19 TCP_USER_TIMEOUT did not shorten the retransmission timer",
+                self.kernel
+            ));
         }
         if self.hz != 250 {
             doubts.push(format!("HZ {}: the wheel's formula was measured at HZ 250 only", self.hz));

@@ -63,7 +63,11 @@ impl KeepaliveTimer {
             return (self.idle + 1, self.idle + step);
         }
         let after_probe = self.interval + self.wheel.granularity(self.interval);
-        if self.answers_only { (self.interval + 1, after_probe) } else { (self.idle + 1, after_probe.max(self.idle + step)) }
+        if self.answers_only {
+            (self.interval + 1, after_probe)
+        } else {
+            (self.idle + 1, after_probe.max(self.idle + step))
+        }
     }
 
     /// Whether the first unanswered probe follows an answered one after the interval, on the interval's own grid.
@@ -170,8 +174,16 @@ mod tests {
     #[test]
     fn the_closed_form_is_the_hull_of_the_simulation() {
         for (idle, interval, probes, ut) in [
-            (5, 1, 3, None), (60, 10, 9, None), (2, 3, 4, None), (5, 1, 3, Some(6100)), (5, 1, 3, Some(30_000)),
-            (60, 10, 9, Some(1000)), (1, 1, 1, None), (7, 2, 4, Some(9500)), (1, 40, 2, None), (300, 100, 3, None),
+            (5, 1, 3, None),
+            (60, 10, 9, None),
+            (2, 3, 4, None),
+            (5, 1, 3, Some(6100)),
+            (5, 1, 3, Some(30_000)),
+            (60, 10, 9, Some(1000)),
+            (1, 1, 1, None),
+            (7, 2, 4, Some(9500)),
+            (1, 40, 2, None),
+            (300, 100, 3, None),
         ] {
             let t = timer(idle, interval, probes, ut);
             let window = t.window();

@@ -219,7 +219,9 @@ mod tests {
     #[test]
     fn a_long_round_trip_can_be_bimodal() {
         let env = Environment {
-            tcp_retries2: 5, rto: Some(Duration::from_millis(404)), srtt: Some(Duration::from_millis(201)),
+            tcp_retries2: 5,
+            rto: Some(Duration::from_millis(404)),
+            srtt: Some(Duration::from_millis(201)),
             ..Environment::default()
         };
         let window = Retransmission::new(&env, None, None).window();
