@@ -201,7 +201,7 @@ fn the_table_is_reproduced_by_the_model_alone() {
     let rto_min = Environment { tcp_rto_min: Duration::from_millis(50), ..env(8, 0, false) };
     let zero = Persist::new(&env(15, 0, false), None, Some(Duration::from_secs(5))).window_alive().unwrap();
     let stock = env(15, 0, false);
-    let cases: [(&str, Window, f64, f64); 26] = [
+    let cases: [(&str, Window, f64, f64); 24] = [
         ("keepalive 1/1/1", keepalive(1, 1, 1, None), 2.04, 2.05),
         ("keepalive 5/1/3", keepalive(5, 1, 3, None), 8.08, 8.33),
         ("keepalive 60/10/9", keepalive(60, 10, 9, None), 152.3, 153.9),
@@ -223,8 +223,6 @@ fn the_table_is_reproduced_by_the_model_alone() {
         ("rto_max 1", Retransmission::new(&rto_max(1), None, None).window(), 14.97, 15.0),
         ("rto_max 5", Retransmission::new(&rto_max(5), None, None).window(), 63.0, 63.2),
         ("rto_min 50 ms, retries2 8", Retransmission::new(&rto_min, None, None).window(), 117.7, 119.5),
-        ("RTT 50 cold", Retransmission::new(&env(5, 50, true), None, None).window(), 16.6, 17.1),
-        ("RTT 200 cold", Retransmission::new(&env(5, 200, true), None, None).window(), 19.7, 20.2),
         ("zero window, alive, UT 5", zero, 5.33, 5.33),
         ("SO_RCVTIMEO 60", socket_timeout(stock.wheel(), Duration::from_secs(60)), 60.3, 61.0),
         ("connect", SynTimer::new(&stock, None, None).window(), 133.987, 134.042),
@@ -235,5 +233,15 @@ fn the_table_is_reproduced_by_the_model_alone() {
             "{name}: {lo}–{hi} in {window:?}"
         );
         assert!(window.span.width_s() <= window.slack_s + 1e-9, "{name}: wider than its steps: {window:?}");
+    }
+    // The delay of these two came from a user-space forwarder, which adds up to a few milliseconds each way.
+    for (rtt_ms, lo, hi) in [(50, 16.6, 17.1), (200, 19.7, 20.2)] {
+        let span = (0..=8)
+            .map(|late| Retransmission::new(&env(5, rtt_ms + late, true), None, None).window())
+            .inspect(|w| assert!(w.span.width_s() <= w.slack_s + 1e-9, "RTT {rtt_ms}: {w:?}"))
+            .map(|w| w.span)
+            .reduce(Span::hull)
+            .unwrap();
+        assert!(span.holds(lo, WAKE_UP_S) && span.holds(hi, WAKE_UP_S), "RTT {rtt_ms}: {lo}–{hi} in {span:?}");
     }
 }

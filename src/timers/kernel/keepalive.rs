@@ -142,18 +142,18 @@ impl KeepaliveTimer {
             let step = self.wheel.granularity(remainder);
             ((last + self.idle) / step + 1) * step
         };
-        let mut sent = 0u64;
+        let (mut sent, mut probe) = (0u64, tick);
         loop {
             let dead = match self.user_timeout {
                 Some(limit) => sent > 0 && tick - last >= limit,
                 None => sent >= self.probes,
             };
-            let next = self.wheel.fires_at(tick, self.interval);
             if dead {
-                return (tick.saturating_sub(next - tick) - last, tick - last);
+                return (probe - last, tick - last);
             }
             sent += 1;
-            tick = next;
+            probe = tick;
+            tick = self.wheel.fires_at(tick, self.interval);
         }
     }
 }
