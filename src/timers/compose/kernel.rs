@@ -26,8 +26,9 @@ struct End<'a> {
     sends: Option<Span>,
     /// When it last heard the other end before the fault, in seconds from the fault (negative).
     heard: Span,
-    /// Copies of the other end's data that still arrive: none unless that direction is open.
-    hears: Vec<Span>,
+    /// Copies of the other end's data that still arrive, and whether they do in every phase: none unless that direction
+    /// is open.
+    hears: Vec<(Span, bool)>,
 }
 
 impl End<'_> {
@@ -54,16 +55,19 @@ impl End<'_> {
     }
 
     /// The copies of data sent at `send`, the original included.
-    fn copies(&self, send: Span) -> Vec<Span> {
+    fn copies(&self, send: Span) -> Vec<(Span, bool)> {
         let timer = self.retransmission();
-        let mut copies = vec![send];
+        let mut copies = vec![(send, true)];
         match self.clock {
-            None => copies.extend(timer.copies().into_iter().map(|c| c + send)),
+            None => copies.extend(timer.copies().into_iter().map(|(copy, always)| (copy + send, always))),
             Some(clock) => {
                 let (now, fraction) = clock.at(send.lo_s, self.env.hz);
                 let tick = f64::from(self.env.hz);
                 copies.extend(
-                    timer.copies_at(now).into_iter().map(|j| Span::point(send.lo_s + (j as f64 - fraction) / tick)),
+                    timer
+                        .copies_at(now)
+                        .into_iter()
+                        .map(|j| (Span::point(send.lo_s + (j as f64 - fraction) / tick), true)),
                 );
             }
         }
@@ -90,18 +94,18 @@ impl End<'_> {
     /// Keepalive's end while copies of the other end's data refresh the idle clock: the first gap that is too long.
     fn keepalive_end(&self, arm: f64) -> Option<(Span, Span)> {
         let timer = self.keepalive.as_ref()?;
-        let mut heard = vec![self.heard];
+        let mut heard = vec![(self.heard, true)];
         heard.extend(self.hears.iter().copied());
         let mut found: Option<(Span, Span)> = None;
-        for (i, &last) in heard.iter().enumerate() {
+        for (i, &(last, _)) in heard.iter().enumerate() {
             let (chance, end) = self.silence_ends(timer, last, arm);
             let next = heard.get(i + 1).copied();
             // Died before the next copy arrives: possible, certain, or not at all.
-            let possible = next.is_none_or(|n| end.lo_s <= n.hi_s);
+            let possible = next.is_none_or(|(n, always)| !always || end.lo_s <= n.hi_s);
             if possible {
                 found = Some(found.map_or((chance, end), |(c, e)| (c.hull(chance), e.hull(end))));
             }
-            if next.is_none_or(|n| end.hi_s < n.lo_s) {
+            if next.is_none_or(|(n, _)| end.hi_s < n.lo_s) {
                 break;
             }
         }
@@ -161,7 +165,12 @@ impl Scene<'_> {
     pub(super) fn recovery_before(&self, end: Span) -> Span {
         let broker = self.broker_end();
         let copies = broker.sends.map(|send| broker.copies(send)).unwrap_or_default();
-        let lo = copies.iter().filter(|c| c.hi_s < end.lo_s).map(|c| c.lo_s).reduce(f64::max).unwrap_or(0.0);
+        let lo = copies
+            .iter()
+            .filter(|(c, always)| *always && c.hi_s < end.lo_s)
+            .map(|(c, _)| c.lo_s)
+            .reduce(f64::max)
+            .unwrap_or(0.0);
         if self.draw.client_clock().is_some() { Span::point(lo) } else { Span::new(lo, end.hi_s) }
     }
 }
@@ -222,7 +231,7 @@ fn idle_or_sending(scene: &Scene<'_>, out: &mut Findings) {
         (Some((chance, end)), Some(certain)) => {
             let refreshed =
                 if client.hears.is_empty() { "" } else { "; the broker's copies refresh its idle clock first" };
-            out.maybe(
+            out.one_of(
                 Watcher::Keepalive,
                 end,
                 chance,
@@ -244,7 +253,7 @@ fn idle_or_sending(scene: &Scene<'_>, out: &mut Findings) {
                 } else {
                     "sent data stays unacknowledged"
                 };
-                out.maybe(active, end, chance, certain, why);
+                out.one_of(active, end, chance, certain, why);
             }
         }
         _ if active == Watcher::UserTimeout && client.keepalive.is_some() => {

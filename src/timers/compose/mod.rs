@@ -29,6 +29,8 @@ struct Fire {
     span: Span,
     /// False: whether it fires at all depends on the phase.
     certain: bool,
+    /// The phase decides between this one and its counterpart (keepalive, retransmission): one of them fires for certain.
+    either: bool,
     /// A fault that heals before this is survived, one that heals after it is not.
     last_chance: Span,
     why: String,
@@ -47,7 +49,14 @@ impl Findings {
     }
 
     fn maybe(&mut self, watcher: Watcher, span: Span, last_chance: Span, certain: bool, why: impl Into<String>) {
-        self.fires.push(Fire { watcher, span: span.not_before_zero(), certain, last_chance, why: why.into() });
+        let span = span.not_before_zero();
+        self.fires.push(Fire { watcher, span, certain, either: false, last_chance, why: why.into() });
+    }
+
+    /// Like `maybe`, for keepalive and retransmission: where it is not certain, its counterpart fires instead.
+    fn one_of(&mut self, watcher: Watcher, span: Span, last_chance: Span, certain: bool, why: impl Into<String>) {
+        let span = span.not_before_zero();
+        self.fires.push(Fire { watcher, span, certain, either: !certain, last_chance, why: why.into() });
     }
 
     fn silent(&mut self, watcher: Watcher, state: WatcherState, why: impl Into<String>) {
@@ -169,7 +178,7 @@ impl<'a> Scene<'a> {
             } else if duration <= fire.last_chance.lo_s {
                 findings.silent(fire.watcher, WatcherState::NeverTriggered, "the fault heals before it could");
             } else {
-                fire.certain = false;
+                (fire.certain, fire.either) = (false, false);
                 kept.push(fire);
             }
         }
@@ -203,9 +212,9 @@ fn earliest<'f>(fires: impl Iterator<Item = &'f Fire> + Clone) -> (Detection, Ve
     let certain = fires.clone().filter(|f| f.certain).map(|f| f.span.hi_s).reduce(f64::min);
     // Keepalive and retransmission: which of the two depends on the phase, that one of them does not.
     let either = {
-        let of = |w: &[Watcher]| fires.clone().find(|f| w.contains(&f.watcher) && !f.certain).map(|f| f.span.hi_s);
+        let of = |w: &[Watcher]| fires.clone().find(|f| w.contains(&f.watcher) && f.either).map(|f| f.span.hi_s);
         match (of(&[Watcher::Keepalive]), of(&[Watcher::Retransmit, Watcher::UserTimeout])) {
-            (Some(a), Some(b)) if fires.clone().all(|f| f.last_chance.hi_s.is_finite()) => Some(a.max(b)),
+            (Some(a), Some(b)) => Some(a.max(b)),
             _ => None,
         }
     };

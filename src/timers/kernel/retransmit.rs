@@ -94,7 +94,8 @@ impl Retransmission {
 
     /// No delay of the chain is longer than this.
     fn longest_delay(&self) -> u64 {
-        self.wheel.jiffies(Duration::from_millis(self.limit_ms)).max(self.rto * 2)
+        // The last delay is at most twice the one before it, and all before the last fit into the limit.
+        (self.wheel.jiffies(Duration::from_millis(self.limit_ms)) + self.rto) * 2
     }
 
     /// From the send that was lost to the end, over all phases.
@@ -132,9 +133,11 @@ impl Retransmission {
         slack
     }
 
-    /// When each copy of the segment leaves, from the send: the probe, then each retransmission until the end.
+    /// When each copy of the segment leaves, from the send: the probe, then each retransmission until the end; with
+    /// whether it does so in every phase (a bimodal setting sends one more in some).
     #[must_use]
-    pub fn copies(&self) -> Vec<Span> {
+    pub fn copies(&self) -> Vec<(Span, bool)> {
+        let mut fewest = usize::MAX;
         let mut copies: Vec<(u64, u64)> = Vec::new();
         let mut see = |index: usize, lo: u64, hi: u64| match copies.get_mut(index) {
             Some(c) => *c = (c.0.min(lo), c.1.max(hi)),
@@ -151,8 +154,10 @@ impl Retransmission {
                 index += 1;
                 see(index, lo + at, hi + at);
             });
+            fewest = fewest.min(index + 1);
         });
-        copies.into_iter().map(|(lo, hi)| super::sub_jiffy(self.wheel, lo, hi)).collect()
+        let span = |(lo, hi)| super::sub_jiffy(self.wheel, lo, hi);
+        copies.into_iter().enumerate().map(|(i, c)| (span(c), i < fewest)).collect()
     }
 
     /// The end for one phase: jiffies from a send at jiffy `now` to the last copy and to the end.
