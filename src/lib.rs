@@ -15,5 +15,6 @@ pub mod scenario;
 pub mod stats;
 pub mod store;
 pub mod subject;
+pub mod timers;
 pub mod units;
 pub mod verdict;
