@@ -14,7 +14,5 @@ pub mod perf;
 pub mod priority;
 pub mod process;
 pub mod procfs;
-pub mod programs;
-pub mod secret;
 pub mod signals;
 pub mod supervise;
