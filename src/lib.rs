@@ -4,6 +4,7 @@
 
 pub mod events;
 pub mod host;
+pub mod lab;
 pub mod plan;
 pub mod scenario;
 pub mod subject;

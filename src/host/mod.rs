@@ -10,4 +10,6 @@ pub mod netlink;
 pub mod netns;
 pub mod process;
 pub mod procfs;
+pub mod programs;
+pub mod secret;
 pub mod supervise;
