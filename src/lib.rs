@@ -5,6 +5,7 @@
 pub mod events;
 pub mod host;
 pub mod lab;
+pub mod observe;
 pub mod plan;
 pub mod scenario;
 pub mod subject;

@@ -156,8 +156,6 @@ fn configuration(settings: &BrokerSettings, password: &str) -> String {
         "log.file = rabbitmq.log".into(),
         "log.file.level = info".into(),
         "log.connection.level = info".into(),
-        // One file for the whole run: rotation would only lose lines.
-        "log.file.rotation.size = 0".into(),
         "log.file.formatter = plaintext".into(),
         // Microseconds.
         "log.file.formatter.time_format = rfc3339_space".into(),
