@@ -283,11 +283,13 @@ fn a_namespace_in_use_never_becomes_the_router() {
         mac: [2, 0, 0, 0, 0, 1],
         peer: "x1".into(),
         peer_mac: [2, 0, 0, 0, 0, 2],
-        peer_ns: peer,
+        // The kernel removes a pair with either of its namespaces, so this one has to outlive the check.
+        peer_ns: peer.clone(),
     };
     halfopen::host::netlink::apply(&busy, &[veth]).unwrap();
     let mut spec = spec("busy", dir.path(), vec![arm(0, 1)], &settings);
     spec.router = RouterNs::Current;
     let error = busy.run(|| Ok(Lab::build(&spec, Clock::start()).unwrap_err())).unwrap();
     assert!(matches!(&error, LabError::NotEmpty { links } if links == "x0"), "{error}");
+    drop(peer);
 }
