@@ -97,14 +97,19 @@ fn a_process_under_the_same_number_is_a_stranger() {
 }
 
 #[test]
-fn a_file_that_is_no_entry_is_reported_and_kept() {
+fn a_file_that_is_no_entry_is_reported_and_kept_and_half_a_write_removed() {
     let (_dir, journal) = journal();
     fs::write(journal.path("bad"), "{").unwrap();
-    fs::write(journal.dir.join("half.new"), "{").unwrap();
+    let me = procfs::identity(std::process::id()).unwrap();
+    let (mine, left) = (format!("r1.{}-{}.new", me.pid, me.start_ticks), format!("r1.{}-1.new", me.pid));
+    fs::write(journal.dir.join(&mine), "{").unwrap();
+    fs::write(journal.dir.join(&left), "{").unwrap();
     let report = clean(&journal.dir, false);
     assert_eq!(report.errors.len(), 1);
     assert!(!report.is_clean());
     assert!(journal.path("bad").exists());
+    assert!(journal.dir.join(mine).exists(), "a write that goes on");
+    assert!(!journal.dir.join(left).exists(), "the half of a dead one");
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub(super) fn start(spec: &LabSpec<'_>, programs: &Programs, server: &NetNs, clo
     let files = Files::new(spec.work_dir.join("rabbitmq"));
     files.write(spec.brokers, &password).map_err(io("write its files"))?;
     // Before it and as a child of our own: the one that Erlang would start detaches and outlives the broker.
-    let epmd = start_epmd(epmd, &files, server, clock)?;
+    let epmd = start_epmd(epmd, &spec.run_id, &files, server, clock)?;
     let mut launch = Launch::new(program);
     launch.env = files.environment(&spec.run_id, spec.nofile);
     launch.only_env = true;
@@ -60,9 +60,10 @@ pub(super) fn start(spec: &LabSpec<'_>, programs: &Programs, server: &NetNs, clo
     })
 }
 
-fn start_epmd(program: &Path, files: &Files, server: &NetNs, clock: Clock) -> Result<Process, LabError> {
+fn start_epmd(program: &Path, run_id: &str, files: &Files, server: &NetNs, clock: Clock) -> Result<Process, LabError> {
     let mut launch = Launch::new(program).args(["-address", "127.0.0.1", "-port", &EPMD_PORT.to_string()]);
     launch.netns = Some(server.clone());
+    launch.env = vec![("HALFOPEN_RUN_ID".into(), run_id.into())];
     launch.only_env = true;
     (launch.stdout, launch.stderr) = (Stream::File(files.output()), Stream::File(files.output()));
     let what = "start its port mapper";

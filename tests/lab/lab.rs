@@ -187,9 +187,15 @@ fn an_ordinary_user_gets_the_whole_lab_inside_the_supervisor() {
 #[test]
 fn killed_while_brokers_start_and_when_they_are_up_nothing_survives() {
     require_root();
-    // 0x1628 is port 5672 in `/proc/PID/net/tcp`, which shows the namespace of that process.
-    let listens =
-        |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).is_ok_and(|t| t.contains(":1628 "));
+    // `/proc/PID/net/tcp` shows the namespace of that process: local port 5672 (0x1628) in state LISTEN (0A).
+    let listens = |pid: u32| {
+        let sockets = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
+        let listener = |line: &str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            fields.get(1).is_some_and(|local| local.ends_with(":1628")) && fields.get(3) == Some(&"0A")
+        };
+        sockets.lines().any(listener)
+    };
     for (when, up) in [("starting", false), ("up", true)] {
         let run = Run::new(when);
         let place = prepare(&run, 0);

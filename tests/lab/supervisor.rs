@@ -244,6 +244,8 @@ fn kill_and_check(run: &Run, child: &mut Child, when: &str) {
     assert_eq!(survivors, 0, "{when}: {report:?}");
     assert!(run.journal_is_empty(), "{when}");
     assert_eq!(std::fs::read_dir(run.out()).unwrap().count(), 0);
+    let state = std::fs::read_dir(run.state()).map_or(0, Iterator::count);
+    assert_eq!(state, 0, "{when}: something is left in the journal's directory");
 }
 
 fn children(parent: u32) -> Vec<u32> {
