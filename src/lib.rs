@@ -7,6 +7,7 @@ pub mod engine;
 pub mod events;
 pub mod fault;
 pub mod host;
+pub mod lab;
 pub mod observe;
 pub mod plan;
 pub mod report;

@@ -155,8 +155,7 @@ fn supervised(dir: &RunDir, ready: &Ready) -> Result<Ended, Failure> {
     let harness = |e: &dyn std::fmt::Display| Failure::new(Exit::Harness, e.to_string());
     let out = std::path::absolute(dir.path()).map_err(|e| harness(&e))?;
     let run_id = format!("{}-{}", clock::unix_seconds(), std::process::id());
-    let work = PathBuf::from("/run/halfopen");
-    let job = Job { run_id: run_id.clone(), plan: ready.plan.clone(), out: out.clone(), work, progress: true };
+    let job = Job { run_id: run_id.clone(), plan: ready.plan.clone(), out: out.clone(), progress: true };
     let file = out.join(JOB_FILE);
     let bytes = serde_json::to_vec(&job).map_err(|e| harness(&e))?;
     std::fs::write(&file, bytes).map_err(|e| harness(&e))?;

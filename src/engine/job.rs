@@ -15,8 +15,6 @@ pub struct Job {
     pub plan: Plan,
     /// The run directory, which exists.
     pub out: PathBuf,
-    /// Where private state goes: a tmpfs of the supervisor's mount namespace.
-    pub work: PathBuf,
     /// Whether to draw progress on standard error.
     pub progress: bool,
 }

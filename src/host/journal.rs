@@ -21,6 +21,8 @@ use thiserror::Error;
 
 const FORMAT: u32 = 1;
 const SUFFIX: &str = ".run.json";
+/// A write that is not finished: `RUN.PID-START.new`, so that its writer can be told from a dead one.
+const HALF: &str = ".new";
 
 /// The journal can't be used. The message names the path and the operation.
 #[derive(Debug, Error)]
@@ -108,7 +110,8 @@ impl Journal {
     /// When it can't be written.
     pub fn write(&self, entry: &Entry) -> Result<(), JournalError> {
         let path = self.path(&entry.run_id);
-        let fresh = self.dir.join(format!("{}.new", entry.run_id));
+        let Identity { pid, start_ticks } = entry.outer;
+        let fresh = self.dir.join(format!("{}.{pid}-{start_ticks}{HALF}", entry.run_id));
         let bytes = serde_json::to_vec_pretty(entry).map_err(|e| failed("write", &path)(e.into()))?;
         let write = || {
             let mut file = File::create(&fresh)?;
@@ -152,6 +155,23 @@ impl Journal {
         }
         entries.sort_by(|a, b| a.run_id.cmp(&b.run_id));
         Ok((entries, errors))
+    }
+}
+
+impl Journal {
+    /// Removes what a writer that was killed left of its write.
+    fn remove_halves(&self) -> Result<(), JournalError> {
+        for file in fs::read_dir(&self.dir).map_err(failed("list", &self.dir))?.flatten() {
+            let path = file.path();
+            let writer = path.to_str().and_then(|p| {
+                let (pid, start_ticks) = p.strip_suffix(HALF)?.rsplit_once('.')?.1.split_once('-')?;
+                Some(Identity { pid: pid.parse().ok()?, start_ticks: start_ticks.parse().ok()? })
+            });
+            if writer.is_some_and(|w| !procfs::is_running(w)) {
+                fs::remove_file(&path).map_err(failed("remove", &path))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -213,6 +233,9 @@ pub fn clean(state_dir: &Path, dry_run: bool) -> CleanReport {
         }
     };
     report.errors.extend(errors);
+    if !dry_run {
+        report.errors.extend(journal.remove_halves().err());
+    }
     let boot_id = procfs::boot_id();
     for entry in entries {
         let finding = if entry.boot_id == boot_id && procfs::is_running(entry.outer) {

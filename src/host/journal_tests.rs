@@ -1,12 +1,17 @@
 use super::*;
-use crate::host::process::Launch;
+use crate::host::process::{Launch, Process, Stream};
 
-fn sleeper(args: &[&str]) -> (crate::host::process::Process, Identity) {
-    // `sh -c 'sleep 600; :' …` keeps its arguments in the command line: argv[1] and [2] can't be faked with it, so the
-    // look-alike runs `sleep` under a shell that is given the words of an init.
-    let process = Launch::new("/bin/sh").args(args.iter().copied()).spawn().unwrap();
+/// Waits in the shell itself, without a child that would outlive it, until its input ends.
+fn waiting(mut launch: Launch) -> (Process, Identity) {
+    launch.stdin = Stream::Pipe;
+    let process = launch.spawn().unwrap();
     let identity = procfs::identity(process.pid()).unwrap();
     (process, identity)
+}
+
+/// A process with the words of an init in other places of its command line.
+fn look_alike(run_id: &str) -> (Process, Identity) {
+    waiting(Launch::new("/bin/sh").args(["-c", "read line", "__init", run_id]))
 }
 
 fn dead() -> Identity {
@@ -19,14 +24,12 @@ fn journal() -> (tempfile::TempDir, Journal) {
     (dir, journal)
 }
 
-/// A script that can be run as `sh __init RUN_ID …`, so that its command line is that of an init.
-fn init_like(dir: &Path, run_id: &str) -> (crate::host::process::Process, Identity) {
-    fs::write(dir.join("__init"), "sleep 600\n").unwrap();
+/// A script that runs as `sh __init RUN_ID …`, so that its command line is that of an init.
+fn init_like(dir: &Path, run_id: &str) -> (Process, Identity) {
+    fs::write(dir.join("__init"), "read line\n").unwrap();
     let mut launch = Launch::new("/bin/sh").args(["__init", run_id, "3", "4", "--", "x"]);
     launch.cwd = Some(dir.to_path_buf());
-    let process = launch.spawn().unwrap();
-    let identity = procfs::identity(process.pid()).unwrap();
-    (process, identity)
+    waiting(launch)
 }
 
 #[test]
@@ -77,7 +80,7 @@ fn the_surviving_init_of_a_dead_run_is_killed_and_nothing_else() {
 fn a_process_under_the_same_number_is_a_stranger() {
     let (dir, journal) = journal();
     let (mut init, identity) = init_like(dir.path(), "r1");
-    let (mut stranger, stranger_is) = sleeper(&["-c", "sleep 600; :", "__init", "r1"]);
+    let (mut stranger, stranger_is) = look_alike("r1x");
     let wrong_start = Identity { start_ticks: identity.start_ticks + 1, ..identity };
     for (run, init) in [("r1", wrong_start), ("r3", identity), ("r1x", stranger_is)] {
         journal.write(&Entry { init: Some(init), ..Entry::new(run, dead(), Path::new("/out")) }).unwrap();
@@ -94,14 +97,19 @@ fn a_process_under_the_same_number_is_a_stranger() {
 }
 
 #[test]
-fn a_file_that_is_no_entry_is_reported_and_kept() {
+fn a_file_that_is_no_entry_is_reported_and_kept_and_half_a_write_removed() {
     let (_dir, journal) = journal();
     fs::write(journal.path("bad"), "{").unwrap();
-    fs::write(journal.dir.join("half.new"), "{").unwrap();
+    let me = procfs::identity(std::process::id()).unwrap();
+    let (mine, left) = (format!("r1.{}-{}.new", me.pid, me.start_ticks), format!("r1.{}-1.new", me.pid));
+    fs::write(journal.dir.join(&mine), "{").unwrap();
+    fs::write(journal.dir.join(&left), "{").unwrap();
     let report = clean(&journal.dir, false);
     assert_eq!(report.errors.len(), 1);
     assert!(!report.is_clean());
     assert!(journal.path("bad").exists());
+    assert!(journal.dir.join(mine).exists(), "a write that goes on");
+    assert!(!journal.dir.join(left).exists(), "the half of a dead one");
 }
 
 #[test]

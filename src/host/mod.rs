@@ -3,6 +3,7 @@
 //! The only room that may read a clock or start a process. What is left out: any knowledge of brokers, faults or
 //! trials.
 
+pub mod capabilities;
 pub mod clock;
 pub mod init;
 pub mod journal;
@@ -15,4 +16,6 @@ pub mod priority;
 pub mod process;
 pub mod procfs;
 pub mod signals;
+pub mod programs;
+pub mod secret;
 pub mod supervise;

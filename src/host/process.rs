@@ -108,6 +108,7 @@ impl Launch {
     }
 
     fn spawn_here(self) -> io::Result<Process> {
+        #[expect(clippy::disallowed_methods, reason = "this is the one place that starts processes")]
         let mut command = Command::new(&self.program);
         command.args(&self.args);
         if self.only_env {

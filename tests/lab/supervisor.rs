@@ -13,23 +13,24 @@ use std::time::Duration;
 /// "Within one second everything is gone".
 const GONE: Duration = Duration::from_secs(1);
 
-struct Run {
-    id: String,
+/// A run to be supervised: its id and its directories.
+pub struct Run {
+    pub id: String,
     dir: tempfile::TempDir,
 }
 
 impl Run {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("out")).unwrap();
         Self { id: run_id(name), dir }
     }
 
-    fn out(&self) -> std::path::PathBuf {
+    pub fn out(&self) -> std::path::PathBuf {
         self.dir.path().join("out")
     }
 
-    fn state(&self) -> std::path::PathBuf {
+    pub fn state(&self) -> std::path::PathBuf {
         self.dir.path().join("state")
     }
 
@@ -48,11 +49,11 @@ impl Run {
         self.command(script).output().unwrap()
     }
 
-    fn journal_is_empty(&self) -> bool {
+    pub fn journal_is_empty(&self) -> bool {
         clean(&self.state(), true).runs.is_empty()
     }
 
-    fn assert_nothing_left(&self, when: &str) {
+    pub fn assert_nothing_left(&self, when: &str) {
         let gone = within(GONE, || processes_with(&self.id).is_empty());
         assert!(gone, "{when}: left {:?}", processes_with(&self.id));
     }
@@ -243,6 +244,8 @@ fn kill_and_check(run: &Run, child: &mut Child, when: &str) {
     assert_eq!(survivors, 0, "{when}: {report:?}");
     assert!(run.journal_is_empty(), "{when}");
     assert_eq!(std::fs::read_dir(run.out()).unwrap().count(), 0);
+    let state = std::fs::read_dir(run.state()).map_or(0, Iterator::count);
+    assert_eq!(state, 0, "{when}: something is left in the journal's directory");
 }
 
 fn children(parent: u32) -> Vec<u32> {

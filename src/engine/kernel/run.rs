@@ -142,7 +142,7 @@ fn lab_spec(job: &Job) -> LabSpec<'_> {
     });
     LabSpec {
         run_id: job.run_id.clone(),
-        work_dir: job.work.clone(),
+        work_dir: std::env::var_os("HALFOPEN_WORK_DIR").map_or_else(std::env::temp_dir, Into::into),
         arms: arms.collect(),
         brokers: &scenario.broker,
         nofile: NOFILE,
@@ -273,6 +273,7 @@ impl<'a> Run<'a> {
             };
             if now.since(last_tick) >= TICK {
                 last_tick = now;
+                self.check_brokers()?;
                 orders.extend(tracker.tick(now));
                 progress(self.progress(tracker, now));
             }
@@ -286,6 +287,17 @@ impl<'a> Run<'a> {
                 return Ok(if interrupted { Ending::Interrupted } else { Ending::Complete });
             }
         }
+    }
+
+    /// A broker that ends by itself ends the run: nothing after that would be measured.
+    fn check_brokers(&mut self) -> Result<(), EngineError> {
+        for broker in &mut self.lab.brokers {
+            if let Some(status) = broker.ended().map_err(harness("broker"))? {
+                let words = broker.last_words();
+                return Err(EngineError::Harness(format!("{} ended early ({status}); its last words:\n{words}", broker.kind)));
+            }
+        }
+        Ok(())
     }
 
     fn progress(&self, tracker: &Tracker<'_>, now: Offset) -> Progress {
@@ -405,7 +417,7 @@ impl<'a> Run<'a> {
             Some(Err(_)) => errors.push("the cutting thread panicked".to_string()),
             None => {}
         }
-        self.observers.stop();
+        errors.extend(self.observers.stop().iter().map(|e| format!("observation: {e}")));
         self.measure_memory();
         errors.extend(self.children.drain(..).filter_map(|c| c.close().err().map(|e| e.to_string())));
         if let Err(more) = self.lab.close() {
