@@ -6,6 +6,7 @@ mod doctor;
 mod engine;
 mod exit;
 mod list;
+mod machine;
 mod progress;
 mod report;
 mod run;

@@ -2,13 +2,14 @@
 
 use super::args::{EngineName, LabName, RunArgs};
 use super::exit::{Exit, Failure};
-use super::{pretty, print};
+use super::{machine, pretty, print};
 use crate::engine::job::{FACTS_FILE, Facts, JOB_FILE, Job};
+use crate::host::programs::Program;
 use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervise};
 use crate::host::{clock, journal};
 use crate::plan::{self, Overrides, Plan};
-use crate::scenario::{self, Scenario};
-use crate::store::{Machine, RunDir, RunInfo, ScenarioSource};
+use crate::scenario::{self, BrokerKind, Scenario};
+use crate::store::{RunDir, RunInfo, ScenarioSource};
 use crate::units::print_duration;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -121,12 +122,19 @@ fn dry_run(all: &[Ready], json: bool) -> Result<Exit, Failure> {
 
 fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
     let harness = |e: &dyn std::fmt::Display| Failure::new(Exit::Harness, e.to_string());
+    preflight(&ready.plan)?;
     let dir = RunDir::create(out).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
     let source = ScenarioSource::new(&ready.path.display().to_string(), &ready.text);
     let mut info = RunInfo::new(ready.plan.clone(), source, "netns", clock::unix_seconds());
-    info.machine = machine();
+    info.machine = machine::machine();
     dir.write_run(&info).map_err(|e| harness(&e))?;
-    let ended = supervised(&dir, ready)?;
+    let ended = match supervised(&dir, ready) {
+        Ok(ended) => ended,
+        Err(failure) => {
+            dir.discard().map_err(|e| harness(&e))?;
+            return Err(failure);
+        }
+    };
     let facts = take_facts(dir.path());
     (info.brokers, info.clients, info.sources, info.memory) =
         (facts.brokers, facts.clients, facts.sources, facts.memory);
@@ -141,6 +149,8 @@ fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_j
     info.complete = exit == Exit::Held;
     dir.write_run(&info).map_err(|e| harness(&e))?;
     if exit == Exit::Cannot {
+        // The engine has said why. Nothing was measured, so no run is left behind.
+        dir.discard().map_err(|e| harness(&e))?;
         return Ok((exit, serde_json::Value::Null));
     }
     let (judged, summary) = super::report::render(&dir, !args.json)?;
@@ -185,6 +195,17 @@ fn take_facts(out: &Path) -> Facts {
     facts
 }
 
-fn machine() -> Machine {
-    Machine::default()
+/// What can be known to be missing before anything is made.
+fn preflight(plan: &Plan) -> Result<(), Failure> {
+    for kind in &plan.scenario.broker.kinds {
+        let needed: &[Program] = match kind {
+            BrokerKind::None => &[],
+            BrokerKind::Rabbitmq => &[Program::RabbitmqServer, Program::Epmd],
+            BrokerKind::Redis => &[Program::RedisServer],
+        };
+        if let Some(missing) = needed.iter().find(|p| p.locate().is_none()) {
+            return Err(Failure::new(Exit::Cannot, format!("{} is not installed; {}", missing.name(), missing.mend())));
+        }
+    }
+    Ok(())
 }

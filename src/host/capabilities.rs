@@ -198,7 +198,9 @@ fn program_line(program: Program, installed: Option<&Installed>) -> Capability {
     line(program.name(), false, found, program.mend())
 }
 
-fn kernel() -> Kernel {
+/// What the kernel says of itself.
+#[must_use]
+pub fn kernel() -> Kernel {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_string();
     let read = kernel_config().and_then(|(from, text)| Some((from, config_value(&text, "CONFIG_HZ")?.parse().ok()?)));
     let (hz_from, hz) = read.unzip();

@@ -15,7 +15,7 @@ pub mod perf;
 pub mod priority;
 pub mod process;
 pub mod procfs;
-pub mod signals;
 pub mod programs;
 pub mod secret;
+pub mod signals;
 pub mod supervise;

@@ -66,6 +66,19 @@ impl RunDir {
         Self { path: path.to_path_buf() }
     }
 
+    /// Takes back what [`RunDir::create`] made, for a run that never began. Other files stay.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn discard(self) -> Result<(), StoreError> {
+        for name in OWN.iter().chain([&MARKER]) {
+            remove(&self.path.join(name))?;
+        }
+        // Fails where somebody else's files are, which is right.
+        let _ = fs::remove_dir(&self.path);
+        Ok(())
+    }
+
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -83,6 +83,7 @@ impl Setup {
             scope: if self.scope == "host" { Scope::Host } else { Scope::Flow },
             duration: setting(self.healed_after_s),
             phase_window: None,
+            at: None,
         }
     }
 
@@ -116,6 +117,7 @@ pub fn plan(arms: Vec<Arm>, faults: Vec<Fault>, horizon_s: f64, gates: Vec<Gate>
         faults,
         load_interval: None,
         gates,
+        warnings: Vec::new(),
     };
     Plan { scenario, trials, estimate: Duration::from_secs(90) }
 }

@@ -294,7 +294,10 @@ impl<'a> Run<'a> {
         for broker in &mut self.lab.brokers {
             if let Some(status) = broker.ended().map_err(harness("broker"))? {
                 let words = broker.last_words();
-                return Err(EngineError::Harness(format!("{} ended early ({status}); its last words:\n{words}", broker.kind)));
+                return Err(EngineError::Harness(format!(
+                    "{} ended early ({status}); its last words:\n{words}",
+                    broker.kind
+                )));
             }
         }
         Ok(())
