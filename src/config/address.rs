@@ -38,12 +38,14 @@ impl Address {
         let end = first.find(['/', '?', '#']).unwrap_or(first.len());
         let (authority, tail) = first.split_at(end);
         // What follows a `;` may be the rest of a password with a `;` in it.
-        let torn =
-            authority.contains(':') && !authority.contains('@') && others.contains('@') && !others.contains("://");
+        let torn = others.split(';').any(|o| o.contains('@') && !o.contains("://"))
+            || (others.contains('@') && !authority.contains('@') && authority.contains(':'));
         let ambiguous = tail.contains('@') || authority.matches('@').count() > 1 || torn;
         let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         let plain = host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']'));
-        let host = (!ambiguous && plain && !host.is_empty()).then(|| host.to_string());
+        // `user:password` without a host is no `host:port`.
+        let port = host.rsplit_once(':').is_none_or(|(_, p)| p.ends_with(']') || p.chars().all(|c| c.is_ascii_digit()));
+        let host = (!ambiguous && plain && port && !host.is_empty()).then(|| host.to_string());
         let query = if ambiguous { Vec::new() } else { query(tail) };
         Some(Self { scheme: scheme.to_ascii_lowercase(), host, query, ambiguous, alternates })
     }
@@ -96,6 +98,8 @@ mod tests {
             "redis://:s3c?ret=1@host/0",
             "amqp://u:s3@cret@h//",
             "amqp://u:s3;cret@h//",
+            "amqp://s3;cret@h//;amqp://u:p@i",
+            "amqp://u:s3;x://cret@h",
         ] {
             let a = Address::parse(text).unwrap();
             assert!(a.ambiguous, "{text}");

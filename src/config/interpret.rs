@@ -96,9 +96,9 @@ impl Work {
     }
 }
 
-/// The last part of `broker_transport_options["socket_timeout"]`.
+/// The last part of `broker_transport_options["socket_timeout"]` or `address ?socket_timeout=`.
 pub(crate) fn last_key(key: &str) -> &str {
-    key.split(['[', ']', '"']).rfind(|p| !p.is_empty()).unwrap_or(key)
+    key.split(['[', ']', '"', ' ', '?', '=']).rfind(|p| !p.is_empty()).unwrap_or(key)
 }
 
 /// Puts the sources together: the facts in effect, and everything that is not.
@@ -149,8 +149,25 @@ pub fn interpret(readings: &[Reading], hints: &Hints) -> Findings {
     prefetch(&mut work);
     lints::check(&mut work);
     let mut out = work.out;
-    out.lints.sort_by(|a, b| b.severity.cmp(&a.severity));
+    out.lints.sort_by_key(|lint| std::cmp::Reverse(lint.severity));
     out
+}
+
+/// The lints alone, on facts from wherever (`--set`, a scenario's arm): the same rules, the worst first.
+#[must_use]
+pub fn lint_facts(facts: Vec<Fact>) -> Vec<Lint> {
+    let out = Findings { facts, ..Findings::default() };
+    let word = |option: &OptionName| out.get(option).map(|f| f.value.to_string());
+    let transport = match word(&OptionName::BrokerKind).as_deref() {
+        Some("rabbitmq") => Some(Transport::Pyamqp),
+        Some("redis") => Some(Transport::Redis),
+        _ => None,
+    };
+    let kombu = word(&OptionName::Client).as_deref() == Some("celery");
+    let mut work = Work { candidates: Vec::new(), out, transport, kombu, airflow: false };
+    lints::check(&mut work);
+    work.out.lints.sort_by_key(|lint| std::cmp::Reverse(lint.severity));
+    work.out.lints
 }
 
 /// Every address that a source names for the broker, and what follows from the one that wins.

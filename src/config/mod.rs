@@ -29,7 +29,7 @@ mod socket_options;
 mod transport;
 
 pub use entry::Reading;
-pub use interpret::{Hints, interpret};
+pub use interpret::{Hints, interpret, lint_facts};
 pub use lints::{MIDDLEBOXES, keepalive_total};
 pub use model::{
     Fact, Findings, Ignored, Lint, NotUnderstood, OptionName, Origin, Overridden, Place, Severity, SourceKind, Value,
@@ -187,7 +187,7 @@ pub fn recognise(label: &str, text: &str) -> Option<SourceKind> {
     if lines().any(|l| is_redis_key(l) && l.split_whitespace().count() == 1) {
         return Some(SourceKind::RedisConfigGet);
     }
-    if lines().any(|l| is_redis_key(l)) {
+    if lines().any(is_redis_key) {
         return Some(SourceKind::RedisConf);
     }
     let is_setting = |l: &str| {

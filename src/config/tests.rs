@@ -195,8 +195,24 @@ fn socket_options_by_number_take_effect_and_by_name_break_the_client() {
 }
 
 #[test]
-fn a_user_timeout_without_keepalive_and_keepalive_after_the_reaper() {
-    // redis-py applies both only together, so the first needs a client that has it alone: checked on the facts.
+fn a_user_timeout_without_keepalive_is_found_on_facts_from_anywhere() {
+    let place = Place { label: "--set".to_string(), line: None, key: "tcp_user_timeout".to_string() };
+    let fact = |option, value| Fact { option, value, origin: Origin::Written, place: place.clone(), note: None };
+    let limit = Value::Time("30s".parse().unwrap());
+    let facts = |keepalive| {
+        vec![fact(OptionName::Keepalive, Value::Flag(keepalive)), fact(OptionName::TcpUserTimeout, limit.clone())]
+    };
+    let lints = lint_facts(facts(false));
+    assert_eq!(
+        lints[0].to_string(),
+        "--set tcp_user_timeout: TCP_USER_TIMEOUT (30s) without keepalive: it watches sent data only, so an idle reader never notices; \
+         turn keepalive on as well"
+    );
+    assert_eq!((lints.len(), lint_facts(facts(true)).len()), (1, 0));
+}
+
+#[test]
+fn keepalive_after_the_reaper_and_behind_middleboxes() {
     let text = "import socket\nbroker_url = 'amqp://h//'\nbroker_heartbeat = 0\nbroker_transport_options = {'socket_settings': {socket.TCP_KEEPIDLE: 1100, 18: 0}}\n";
     let f = interpret(
         &[
@@ -407,6 +423,7 @@ fn hiding_places(secret: &str) -> Vec<(SourceKind, String)> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]
     fn any_text_is_read_or_refused_without_panic(text in "(?s).{0,200}", label in "\\PC{0,20}") {
         let _ = read(&label, &text);

@@ -164,14 +164,11 @@ impl Transport {
     /// Why this transport ignores `key`, and which key of its own was meant.
     pub(crate) fn why_ignored(self, key: &str) -> (String, Option<String>) {
         if self.other().rule(key) != Rule::Ignored {
-            let (mine, theirs): (
-                fn(&(&'static str, &'static str)) -> &'static str,
-                fn(&(&'static str, &'static str)) -> &'static str,
-            ) = match self {
-                Self::Pyamqp => (|p| p.0, |p| p.1),
-                Self::Redis => (|p| p.1, |p| p.0),
-            };
-            let meant = COUNTERPARTS.iter().find(|p| theirs(p) == key).map(|p| mine(p).to_string());
+            let pairs = COUNTERPARTS.iter().map(|(amqp, redis)| match self {
+                Self::Pyamqp => (amqp, redis),
+                Self::Redis => (redis, amqp),
+            });
+            let meant = pairs.into_iter().find(|(_, theirs)| **theirs == key).map(|(mine, _)| (*mine).to_string());
             return (format!("belongs to {}; {} silently ignores it", self.other().spoken(), self.spoken()), meant);
         }
         let near = nearest(key, self.all_keys().map(String::from), 0.7);

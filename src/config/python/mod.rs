@@ -161,7 +161,6 @@ impl Module {
         }
         // `app = Celery("x", broker="…")`
         let right = cursor_call(body, &names, &targets);
-        drop(cursor);
         self.names = names;
         if let Some((path, items)) = right.or_else(|| call.as_ref().map(|(t, items)| (t.name.clone(), items.clone())))
             && path.rsplit('.').next() == Some("Celery")
@@ -272,10 +271,10 @@ impl Module {
         let merged = flatten(items);
         if is_transport_options(owner) {
             self.setting(owner, &merged, line);
-        } else if target.of_conf || owner == "conf" || owner.to_ascii_lowercase().contains("celery") {
-            if let Literal::Dict(items) = merged {
-                self.mapping(&items);
-            }
+        } else if (target.of_conf || owner == "conf" || owner.to_ascii_lowercase().contains("celery"))
+            && let Literal::Dict(items) = merged
+        {
+            self.mapping(&items);
         }
     }
 }
