@@ -316,6 +316,13 @@ fn celery(work: &mut Work, entry: &Entry, standing: (u8, u8, Style)) {
         }
         _ => None,
     };
+    // The variables that Celery reads by itself are addresses; any other needs the project to map it.
+    let variable = matches!(entry.rank, 1 | 2) && !entry.place.key.starts_with("AIRFLOW__");
+    let note = if variable {
+        Some("Celery itself does not read this variable; it counts only if the project maps it to the setting")
+    } else {
+        note
+    };
     work.written(option, &entry.value, &entry.place, standing, note);
 }
 

@@ -200,7 +200,11 @@ fn a_user_timeout_without_keepalive_is_found_on_facts_from_anywhere() {
     let fact = |option, value| Fact { option, value, origin: Origin::Written, place: place.clone(), note: None };
     let limit = Value::Time("30s".parse().unwrap());
     let facts = |keepalive| {
-        vec![fact(OptionName::Keepalive, Value::Flag(keepalive)), fact(OptionName::TcpUserTimeout, limit.clone())]
+        vec![
+            fact(OptionName::Keepalive, Value::Flag(keepalive)),
+            fact(OptionName::KeepaliveIdle, Value::Time("60s".parse().unwrap())),
+            fact(OptionName::TcpUserTimeout, limit.clone()),
+        ]
     };
     let lints = lint_facts(facts(false));
     assert_eq!(
@@ -272,6 +276,14 @@ fn redis_lints() {
     assert!(lint(&f, "result-timeout-only").text.contains("redis_socket_timeout"));
     let ignored: Vec<&str> = f.ignored.iter().map(|i| i.key.as_str()).collect();
     assert_eq!(ignored, ["broker_heartbeat", "broker_connection_timeout"]);
+}
+
+#[test]
+fn a_celery_variable_says_who_must_map_it() {
+    let f = from_env(&[("CELERY_BROKER_URL", "amqp://h//"), ("CELERY_BROKER_HEARTBEAT", "10")]);
+    let fact = f.get(&OptionName::Heartbeat).unwrap();
+    assert_eq!(fact.value.to_string(), "10s");
+    assert!(fact.note.as_deref().unwrap().contains("Celery itself does not read this variable"), "{fact:?}");
 }
 
 #[test]
@@ -423,7 +435,7 @@ fn hiding_places(secret: &str) -> Vec<(SourceKind, String)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn any_text_is_read_or_refused_without_panic(text in "(?s).{0,200}", label in "\\PC{0,20}") {
         let _ = read(&label, &text);
