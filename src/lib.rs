@@ -3,6 +3,7 @@
 //! The rooms and what each may import are in `docs/architecture.md`; `tests/architecture.rs` holds the code to it.
 
 pub mod cli;
+pub mod config;
 pub mod engine;
 pub mod events;
 pub mod fault;

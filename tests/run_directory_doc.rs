@@ -70,7 +70,7 @@ fn keys(value: &serde_json::Value, into: &mut BTreeSet<String>) {
         serde_json::Value::Object(map) => {
             for (key, value) in map {
                 into.insert(key.clone());
-                if !["asked", "options", "plan"].contains(&key.as_str()) {
+                if !["asked", "options", "plan", "phases_s"].contains(&key.as_str()) {
                     keys(value, into);
                 }
             }
