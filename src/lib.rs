@@ -2,9 +2,20 @@
 //!
 //! The rooms and what each may import are in `docs/architecture.md`; `tests/architecture.rs` holds the code to it.
 
+pub mod cli;
+pub mod config;
+pub mod engine;
 pub mod events;
+pub mod fault;
 pub mod host;
+pub mod lab;
+pub mod observe;
 pub mod plan;
+pub mod report;
 pub mod scenario;
+pub mod stats;
+pub mod store;
 pub mod subject;
+pub mod timers;
 pub mod units;
+pub mod verdict;

@@ -1,3 +1,9 @@
-//! The `halfopen` command.
+//! The `halfopen` command; everything is in the library.
 
-fn main() {}
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    ExitCode::from(halfopen::cli::main(&args))
+}

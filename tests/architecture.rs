@@ -77,7 +77,8 @@ fn each_room_imports_only_what_the_table_allows() {
     let mut rooms_seen = BTreeSet::new();
     for file in files {
         let relative = file.strip_prefix(root().join("src")).unwrap();
-        let room = relative.components().next().unwrap().as_os_str().to_string_lossy().trim_end_matches(".rs").to_string();
+        let room =
+            relative.components().next().unwrap().as_os_str().to_string_lossy().trim_end_matches(".rs").to_string();
         if room == "lib" || room == "main" {
             continue;
         }

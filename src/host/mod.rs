@@ -3,5 +3,19 @@
 //! The only room that may read a clock or start a process. What is left out: any knowledge of brokers, faults or
 //! trials.
 
+pub mod capabilities;
 pub mod clock;
+pub mod init;
+pub mod journal;
+pub mod netlink;
 pub mod netns;
+pub mod nft;
+pub mod nlmsg;
+pub mod perf;
+pub mod priority;
+pub mod process;
+pub mod procfs;
+pub mod programs;
+pub mod secret;
+pub mod signals;
+pub mod supervise;

@@ -4,6 +4,12 @@
 //! Pure: the seed is an argument, the same scenario and seed give the same plan. What is left out: where and how the
 //! trials run.
 
+pub mod address;
+mod build;
+mod describe;
 mod model;
+pub mod phase;
 
+pub use build::{Overrides, PlanError, build};
+pub use describe::{ArmLine, Description, describe};
 pub use model::{Plan, Trial, Window};

@@ -44,3 +44,17 @@ pub struct Plan {
     /// An estimate of the run's length: start-up, settling, phases, horizon, teardown.
     pub estimate: Duration,
 }
+
+impl Plan {
+    /// The position of a trial in [`Plan::trials`]: its number is that of the whole plan, of which this may be a part.
+    #[must_use]
+    pub fn position(&self, id: TrialId) -> Option<usize> {
+        self.trials.binary_search_by_key(&id, |t| t.id).ok()
+    }
+
+    /// A trial by its number.
+    #[must_use]
+    pub fn trial(&self, id: TrialId) -> Option<&Trial> {
+        self.position(id).map(|i| &self.trials[i])
+    }
+}

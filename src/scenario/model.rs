@@ -201,6 +201,9 @@ pub struct Fault {
     pub duration: Setting,
     /// The cut falls at settle + U(0, this); `None` lets the plan take the arm's own longest period.
     pub phase_window: Option<Duration>,
+    /// The cut falls at settle + exactly this; `None` is a uniform phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Duration>,
 }
 
 /// What a gate looks at.
@@ -268,4 +271,7 @@ pub struct Scenario {
     pub load_interval: Option<Duration>,
     /// The gates.
     pub gates: Vec<Gate>,
+    /// What looks like a mistake in the file without being an error, one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }

@@ -1,3 +1,46 @@
 //! The consumers under test, the producer and the embedded peer: child processes that speak JSON lines.
+//!
+//! Each is the `halfopen` binary itself under a hidden name and hosts one to thousands of connections. They start in a
+//! network namespace that their parent chose, take [`protocol::Command`]s on standard input and write
+//! [`protocol::Report`]s to standard output; every event carries the offset at which it happened, never the one at
+//! which it was written. What is left out: starting, ending and watching these processes, and any judgement of what
+//! they say.
 
+mod amqp;
+mod attempts;
+mod causes;
+mod child;
+mod lapin_client;
+mod peer;
+mod producer;
 pub mod protocol;
+mod publish_amqp;
+mod publish_redis;
+mod redis_client;
+mod report;
+mod schedule;
+pub mod socket;
+mod stop;
+mod subject_process;
+mod tcp_reader;
+mod tcp_writer;
+
+/// The consumers under test: `halfopen __subject --zero-ns N`. Returns the exit status.
+#[must_use]
+pub fn subject_main(args: &[String]) -> i32 {
+    subject_process::main(args)
+}
+
+/// The publisher of numbered messages: `halfopen __producer --zero-ns N`. Returns the exit status.
+#[must_use]
+pub fn producer_main(args: &[String]) -> i32 {
+    producer::main(args)
+}
+
+/// The far end of bare TCP subjects: `halfopen __peer --zero-ns N [--listen ADDRESS:PORT]`. Returns the exit status.
+///
+/// It listens before it says hello, on `0.0.0.0:7000` unless told otherwise, and a note names the address.
+#[must_use]
+pub fn peer_main(args: &[String]) -> i32 {
+    peer::main(args)
+}

@@ -77,3 +77,65 @@ pub enum Report {
     /// Last line: orderly end.
     Bye,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::{Kind, Source, Tuple};
+    use crate::scenario::{Keepalive, SubjectKind};
+    use crate::units::{Offset, Setting};
+
+    fn again<T: Serialize + for<'de> Deserialize<'de>>(value: &T) -> T {
+        let line = serde_json::to_string(value).unwrap();
+        assert!(!line.contains('\n'), "{line}");
+        serde_json::from_str(&line).unwrap()
+    }
+
+    #[test]
+    fn commands_survive_the_line() {
+        let server = "10.128.128.1:5672".parse().unwrap();
+        let target = Target { server, queue: "q".into(), user: "u\n".into(), password: "p".into() };
+        let settings = Settings {
+            subject: SubjectKind::Lapin,
+            connect_timeout: Setting::After(Duration::from_millis(1500)),
+            read_timeout: Setting::None,
+            keepalive: Some(Keepalive { idle: Duration::from_secs(60), interval: Duration::from_secs(10), probes: 9 }),
+            tcp_user_timeout: Setting::None,
+            heartbeat: Some(Setting::None),
+            prefetch: Some(4),
+            ack: None,
+            frame_max: None,
+            sysctl: [("tcp_retries2".to_string(), 5)].into(),
+        };
+        let load_interval = Some(Duration::from_micros(333_333));
+        for command in [
+            Command::Open { trial: 1, target: target.clone(), settings, load_interval },
+            Command::Publish { trial: 2, broker: BrokerKind::Redis, target, interval: Duration::from_secs(1) },
+            Command::Close { trial: 3 },
+            Command::Quit,
+        ] {
+            assert_eq!(again(&command), command);
+        }
+    }
+
+    #[test]
+    fn asking_for_no_heartbeat_is_not_the_same_as_not_asking() {
+        assert_ne!(again(&Some(Setting::None)), None::<Setting>);
+    }
+
+    #[test]
+    fn reports_survive_the_line() {
+        let tuple = Tuple { local: "10.64.128.1:40000".parse().unwrap(), peer: "10.128.128.1:5672".parse().unwrap() };
+        let kind = Kind::Connected { attempt: 2, tuple };
+        let event = Event::of_trial(Offset(-5), Source::Subject, 7, kind);
+        let note = Event::of_run(Offset(6), Source::Peer, Kind::Note { text: "two\nlines".into() });
+        for report in [
+            Report::Hello { versions: [("lapin".to_string(), "4.12.3".to_string())].into() },
+            Report::Event { event },
+            Report::Event { event: note },
+            Report::Bye,
+        ] {
+            assert_eq!(again(&report), report);
+        }
+    }
+}

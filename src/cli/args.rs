@@ -1,0 +1,174 @@
+//! The command line: names, defaults and help, nothing else.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Who notices a half-open connection, when, and what was lost meanwhile.
+#[derive(Debug, Parser)]
+#[command(name = "halfopen", version, max_term_width = 100, after_help = EXAMPLES, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  halfopen doctor                               what this machine can do, and what mends a lack
+  halfopen list                                 the scenarios, each with its question and length
+  halfopen run scenarios/first-look.toml        real brokers, real consumers, real half-open sockets
+  halfopen run scenarios/one-way.toml --dry-run what it would create, with which privileges, for how long
+  halfopen report runs/first-look               render a recorded run again, offline, without root
+
+Exit codes: 0 every gate held, 1 a gate failed, 2 wrong usage or scenario, 3 this machine can't run it,
+4 inconclusive (void or too few trials), 5 the harness itself failed, 130 interrupted and cleaned up.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run scenarios: cut real connections, watch who notices, judge the gates
+    Run(RunArgs),
+    /// Render a recorded run again: judged anew from its events, offline, without root
+    Report(ReportArgs),
+    /// What this machine can do, and the command that mends each lack
+    Doctor(JsonArgs),
+    /// Remove what a killed run could have left, and nothing else
+    Clean(CleanArgs),
+    /// Print the JSON schema of the scenario file
+    Schema,
+    /// List the scenarios, each with its question and how long it takes
+    List(ListArgs),
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  halfopen run scenarios/control.toml --trials 5
+  halfopen run scenarios/one-way.toml --out /tmp/one-way --seed 11
+  halfopen run scenarios/first-look.toml scenarios/one-way.toml --out nightly --max-time 30m --json")]
+pub struct RunArgs {
+    /// Scenario files
+    #[arg(required = true, value_name = "SCENARIO")]
+    pub scenarios: Vec<PathBuf>,
+    /// What carries the trials out
+    #[arg(long, value_enum, default_value_t = EngineName::Kernel)]
+    pub engine: EngineName,
+    /// Where the kernel engine runs
+    #[arg(long, value_enum, default_value_t = LabName::Netns)]
+    pub lab: LabName,
+    /// The run directory for one scenario; holds one folder a scenario for several [default: runs/NAME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Draw phases from this seed instead of the scenario's
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Trials per arm and fault, instead of the scenario's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub trials: Option<u32>,
+    /// Only this share of the trials, for example 1/4
+    #[arg(long, value_name = "I/N", value_parser = partition)]
+    pub partition: Option<(u32, u32)>,
+    /// Say what would be created, which privileges that takes and how long it lasts; create nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Refuse a plan that is estimated to take longer
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub max_time: Option<Duration>,
+    /// Print the summary as JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  halfopen report runs/first-look")]
+pub struct ReportArgs {
+    /// A run directory
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// Print the summary as JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of commands that only print.
+#[derive(Debug, Args)]
+pub struct JsonArgs {
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `clean`.
+#[derive(Debug, Args)]
+pub struct CleanArgs {
+    /// Say what would be removed; remove nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Folders or files to look in
+    #[arg(value_name = "PATH", default_value = "scenarios")]
+    pub paths: Vec<PathBuf>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What carries trials out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EngineName {
+    /// Real sockets on the real kernel
+    Kernel,
+    /// The timer model, simulated
+    Model,
+}
+
+/// Where the kernel engine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LabName {
+    /// Network namespaces of this machine
+    Netns,
+    /// Docker networks
+    Docker,
+    /// A virtual-time guest
+    Vm,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    crate::units::parse_duration(text).map_err(|e| e.to_string())
+}
+
+fn partition(text: &str) -> Result<(u32, u32), String> {
+    let shape = || format!("`{text}` is not I/N with 1 <= I <= N; write for example 1/4");
+    let (i, n) = text.split_once('/').ok_or_else(shape)?;
+    let (i, n): (u32, u32) = (i.parse().map_err(|_| shape())?, n.parse().map_err(|_| shape())?);
+    if i == 0 || i > n { Err(shape()) } else { Ok((i, n)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn partitions_are_checked() {
+        assert_eq!(partition("1/4"), Ok((1, 4)));
+        for bad in ["0/4", "5/4", "1", "a/b", "1/0"] {
+            assert!(partition(bad).is_err(), "{bad}");
+        }
+    }
+}

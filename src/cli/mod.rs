@@ -1,0 +1,83 @@
+//! The command line: arguments, progress, exit codes, wiring; nothing else.
+
+mod args;
+mod clean;
+mod doctor;
+mod engine;
+mod exit;
+mod list;
+mod machine;
+mod progress;
+mod report;
+mod run;
+
+pub use exit::{Exit, Failure};
+
+use args::{Cli, Command};
+use clap::Parser;
+use std::ffi::OsString;
+use std::io::Write;
+
+/// Runs the command and returns its exit code. The hidden roles of the same binary come first, without clap: they are
+/// not for people, and PID 1 should do as little as it can.
+#[must_use]
+pub fn main(args: &[OsString]) -> u8 {
+    if let Some(role) = args.get(1).and_then(|a| a.to_str()).filter(|a| a.starts_with("__")) {
+        return hidden(role, &args[2..]);
+    }
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.code() } else { Exit::Held.code() };
+        }
+    };
+    let result = match cli.command {
+        Command::Run(args) => run::run(&args),
+        Command::Report(args) => report::report(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
+        Command::Clean(args) => clean::clean(&args),
+        Command::Schema => print(&pretty(&crate::scenario::schema())),
+        Command::List(args) => list::list(&args),
+    };
+    match result {
+        Ok(exit) => exit.code(),
+        Err(failure) => {
+            eprintln!("halfopen: {}", failure.text);
+            failure.exit.code()
+        }
+    }
+}
+
+fn hidden(role: &str, args: &[OsString]) -> u8 {
+    let texts = || -> Vec<String> { args.iter().map(|a| a.to_string_lossy().into_owned()).collect() };
+    let code = match role {
+        "__init" => crate::host::init::init_main(args),
+        "__supervise" => crate::host::supervise::supervise_main(args),
+        "__engine" => engine::engine_main(args),
+        "__subject" => crate::subject::subject_main(&texts()),
+        "__producer" => crate::subject::producer_main(&texts()),
+        "__peer" => crate::subject::peer_main(&texts()),
+        _ => {
+            eprintln!("halfopen: unknown command `{role}`; see `halfopen --help`");
+            i32::from(Exit::Usage.code())
+        }
+    };
+    u8::try_from(code).unwrap_or(Exit::Harness.code())
+}
+
+/// Results go to standard output. A reader that went away (`| head`) is no failure of ours.
+fn print(text: &str) -> Result<Exit, Failure> {
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Harness, format!("can't write to standard output: {error}")))
+        }
+        _ => Ok(Exit::Held),
+    }
+}
+
+fn pretty(value: &serde_json::Value) -> String {
+    // A JSON value has nothing that could fail to print.
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}

@@ -1,0 +1,211 @@
+//! `halfopen run`: reads and plans everything first, then carries out one scenario after the other.
+
+use super::args::{EngineName, LabName, RunArgs};
+use super::exit::{Exit, Failure};
+use super::{machine, pretty, print};
+use crate::engine::job::{FACTS_FILE, Facts, JOB_FILE, Job};
+use crate::host::programs::Program;
+use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervise};
+use crate::host::{clock, journal};
+use crate::plan::{self, Overrides, Plan};
+use crate::scenario::{self, BrokerKind, Scenario};
+use crate::store::{RunDir, RunInfo, ScenarioSource};
+use crate::units::print_duration;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A scenario that is ready to run.
+struct Ready {
+    path: PathBuf,
+    text: String,
+    plan: Plan,
+}
+
+/// Runs the scenarios.
+pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
+    not_yet(args)?;
+    let mut all = Vec::new();
+    for path in &args.scenarios {
+        all.push(prepare(path, args)?);
+    }
+    let total: Duration = all.iter().map(|r| r.plan.estimate).sum();
+    if let Some(max) = args.max_time.filter(|max| total > *max) {
+        let text = format!(
+            "the plan takes about {} and --max-time allows {}; lower --trials, run fewer scenarios, or allow more",
+            print_duration(Duration::from_secs(total.as_secs() + 1)),
+            print_duration(max)
+        );
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    if args.dry_run {
+        return dry_run(&all, args.json);
+    }
+    let mut exit = Exit::Held;
+    let mut summaries = Vec::new();
+    for ready in &all {
+        let out = out_dir(args, &ready.plan.scenario);
+        let (one, summary) = carry_out(ready, &out, args)?;
+        exit = exit.and(one);
+        summaries.push(summary);
+        if one == Exit::Interrupted {
+            break;
+        }
+    }
+    if args.json {
+        let value = if let [one] = &summaries[..] { one.clone() } else { summaries.into() };
+        print(&pretty(&value))?;
+    }
+    Ok(exit)
+}
+
+/// What the contract names and this version has not: said before anything is read or made.
+fn not_yet(args: &RunArgs) -> Result<(), Failure> {
+    let lacking = match (args.engine, args.lab) {
+        (EngineName::Model, _) => "--engine model",
+        (_, LabName::Docker) => "--lab docker",
+        (_, LabName::Vm) => "--lab vm",
+        _ => return Ok(()),
+    };
+    Err(Failure::new(
+        Exit::Cannot,
+        format!("{lacking} is not part of this version; run with --engine kernel --lab netns"),
+    ))
+}
+
+/// Reads a scenario file; its text goes into the run directory.
+pub fn read_scenario(path: &Path) -> Result<(String, Scenario), Failure> {
+    let label = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|e| {
+        Failure::new(
+            Exit::Usage,
+            format!("{label}: can't read the scenario: {e}; `halfopen list` shows those that are there"),
+        )
+    })?;
+    let text = String::from_utf8(bytes).map_err(|e| {
+        Failure::new(
+            Exit::Usage,
+            format!("{label}: not UTF-8 at byte {}; save the file as UTF-8", e.utf8_error().valid_up_to()),
+        )
+    })?;
+    match scenario::read(&label, &text) {
+        Ok(scenario) => Ok((text, scenario)),
+        Err(errors) => Err(Failure::new(Exit::Usage, errors.to_string())),
+    }
+}
+
+fn prepare(path: &Path, args: &RunArgs) -> Result<Ready, Failure> {
+    let (text, scenario) = read_scenario(path)?;
+    let overrides = Overrides { seed: args.seed, trials: args.trials, partition: args.partition };
+    let plan =
+        plan::build(scenario, &overrides).map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", path.display())))?;
+    Ok(Ready { path: path.to_path_buf(), text, plan })
+}
+
+fn out_dir(args: &RunArgs, scenario: &Scenario) -> PathBuf {
+    match (&args.out, args.scenarios.len()) {
+        (Some(out), 1) => out.clone(),
+        (Some(out), _) => out.join(&scenario.name),
+        (None, _) => PathBuf::from("runs").join(&scenario.name),
+    }
+}
+
+fn dry_run(all: &[Ready], json: bool) -> Result<Exit, Failure> {
+    let described: Vec<_> = all.iter().map(|r| (r, plan::describe(&r.plan))).collect();
+    if json {
+        let values: Vec<serde_json::Value> =
+            described.iter().filter_map(|(_, d)| serde_json::to_value(d).ok()).collect();
+        return print(&pretty(&values.into()));
+    }
+    let texts: Vec<String> = described.iter().map(|(r, d)| format!("{}\n{d}", r.path.display())).collect();
+    print(&texts.join("\n"))
+}
+
+fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
+    let harness = |e: &dyn std::fmt::Display| Failure::new(Exit::Harness, e.to_string());
+    preflight(&ready.plan)?;
+    let dir = RunDir::create(out).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
+    let source = ScenarioSource::new(&ready.path.display().to_string(), &ready.text);
+    let mut info = RunInfo::new(ready.plan.clone(), source, "netns", clock::unix_seconds());
+    info.machine = machine::machine();
+    dir.write_run(&info).map_err(|e| harness(&e))?;
+    let ended = match supervised(&dir, ready) {
+        Ok(ended) => ended,
+        Err(failure) => {
+            dir.discard().map_err(|e| harness(&e))?;
+            return Err(failure);
+        }
+    };
+    let facts = take_facts(dir.path());
+    (info.brokers, info.clients, info.sources, info.memory) =
+        (facts.brokers, facts.clients, facts.sources, facts.memory);
+    info.phases_s = facts.phases_s;
+    let exit = match (ended.interrupted, ended.code) {
+        (true, _) | (_, 130) => Exit::Interrupted,
+        (_, 0) => Exit::Held,
+        (_, 2) => Exit::Usage,
+        (_, 3) => Exit::Cannot,
+        _ => Exit::Harness,
+    };
+    info.complete = exit == Exit::Held;
+    dir.write_run(&info).map_err(|e| harness(&e))?;
+    if exit == Exit::Cannot {
+        // The engine has said why. Nothing was measured, so no run is left behind.
+        dir.discard().map_err(|e| harness(&e))?;
+        return Ok((exit, serde_json::Value::Null));
+    }
+    let (judged, summary) = super::report::render(&dir, !args.json)?;
+    if !args.json {
+        eprintln!("halfopen: the run directory is {}", dir.path().display());
+    }
+    Ok((exit.and(judged), summary))
+}
+
+/// Hands the job over and waits. The job file holds no secret: logins are made inside.
+fn supervised(dir: &RunDir, ready: &Ready) -> Result<Ended, Failure> {
+    let harness = |e: &dyn std::fmt::Display| Failure::new(Exit::Harness, e.to_string());
+    let out = std::path::absolute(dir.path()).map_err(|e| harness(&e))?;
+    let run_id = format!("{}-{}", clock::unix_seconds(), std::process::id());
+    let job = Job { run_id: run_id.clone(), plan: ready.plan.clone(), out: out.clone(), progress: true };
+    let file = out.join(JOB_FILE);
+    let bytes = serde_json::to_vec(&job).map_err(|e| harness(&e))?;
+    std::fs::write(&file, bytes).map_err(|e| harness(&e))?;
+    let ended = supervise(&Supervise {
+        run_id,
+        program: PathBuf::from("/proc/self/exe"),
+        args: vec!["__engine".into(), file.clone().into()],
+        out_dir: out,
+        keep: Vec::new(),
+        user_namespace: UserNamespace::Auto,
+        state_dir: journal::state_dir(),
+    });
+    let _ = std::fs::remove_file(&file);
+    ended.map_err(|e| match e {
+        InitError::NotRoot | InitError::UserNamespace { .. } | InitError::Namespaces { .. } => {
+            Failure::new(Exit::Cannot, e.to_string())
+        }
+        other => harness(&other),
+    })
+}
+
+/// The engine's facts, as far as it came; one that was killed has left none.
+fn take_facts(out: &Path) -> Facts {
+    let path = out.join(FACTS_FILE);
+    let facts = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+    let _ = std::fs::remove_file(&path);
+    facts
+}
+
+/// What can be known to be missing before anything is made.
+fn preflight(plan: &Plan) -> Result<(), Failure> {
+    for kind in &plan.scenario.broker.kinds {
+        let needed: &[Program] = match kind {
+            BrokerKind::None => &[],
+            BrokerKind::Rabbitmq => &[Program::RabbitmqServer, Program::Epmd],
+            BrokerKind::Redis => &[Program::RedisServer],
+        };
+        if let Some(missing) = needed.iter().find(|p| p.locate().is_none()) {
+            return Err(Failure::new(Exit::Cannot, format!("{} is not installed; {}", missing.name(), missing.mend())));
+        }
+    }
+    Ok(())
+}

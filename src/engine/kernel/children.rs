@@ -1,0 +1,137 @@
+//! The engine's own children: subjects, producer and peer, each a process that speaks JSON lines.
+
+use super::Message;
+use crate::host::clock::Clock;
+use crate::host::netns::NetNs;
+use crate::host::process::{Launch, Process, Stream};
+use crate::subject::protocol::{Command, Report};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::ChildStdin;
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A child and the thread that reads its reports.
+pub struct Child {
+    name: String,
+    process: Process,
+    commands: Option<ChildStdin>,
+    reader: Option<JoinHandle<()>>,
+}
+
+/// What a reader thread forwards beside events.
+#[derive(Debug)]
+pub enum ChildNews {
+    /// The child is up; names and versions of its client libraries.
+    Hello(BTreeMap<String, String>),
+    /// Its reports ended; whether with an orderly good-bye.
+    Ended {
+        /// Whether it said good-bye.
+        orderly: bool,
+    },
+    /// A line that is no report.
+    Garbled(String),
+}
+
+impl Child {
+    /// Starts `halfopen <role>` in a namespace. Its index travels with everything that it reports.
+    ///
+    /// # Errors
+    /// When the process can't be started.
+    pub fn start(
+        role: &str,
+        name: &str,
+        index: usize,
+        netns: &NetNs,
+        clock: Clock,
+        nofile: u64,
+        events: &Sender<Message>,
+    ) -> io::Result<Self> {
+        let mut launch =
+            Launch::new("/proc/self/exe").args([role.to_string(), "--zero-ns".into(), clock.zero_ns().to_string()]);
+        launch.netns = Some(netns.clone());
+        launch.stdin = Stream::Pipe;
+        launch.stdout = Stream::Pipe;
+        launch.stderr = Stream::Inherit;
+        launch.nofile = Some(nofile);
+        let mut process = launch.spawn()?;
+        let commands = process.take_stdin();
+        let stdout = process.take_stdout().ok_or_else(|| io::Error::other("the child has no standard output"))?;
+        let events = events.clone();
+        let reader = std::thread::spawn(move || read(BufReader::new(stdout), index, &events));
+        Ok(Self { name: name.to_string(), process, commands, reader: Some(reader) })
+    }
+
+    /// The name in messages and in the memory table.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Sends a command. A child that is gone is reported by its reader, so a broken pipe is no error here.
+    pub fn send(&mut self, command: &Command) {
+        if let (Some(pipe), Ok(mut line)) = (&mut self.commands, serde_json::to_vec(command)) {
+            line.push(b'\n');
+            if pipe.write_all(&line).is_err() {
+                self.commands = None;
+            }
+        }
+    }
+
+    /// How it ended, in words, waiting a moment for the status of one whose reports have ended.
+    pub fn status(&mut self) -> String {
+        match self.process.wait_at_most(Duration::from_secs(2)) {
+            Ok(Some(status)) => status.to_string(),
+            Ok(None) => "its reports ended but it still runs".to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Asks for an orderly end, waits for it, kills what does not come.
+    ///
+    /// # Errors
+    /// When the child had to be killed or ended with a failure.
+    pub fn close(mut self) -> io::Result<()> {
+        self.send(&Command::Quit);
+        self.commands = None;
+        let ended = self.process.wait_at_most(Duration::from_secs(10))?;
+        if ended.is_none() {
+            self.process.kill()?;
+        }
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+        match ended {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(io::Error::other(format!("{} ended with {status}", self.name))),
+            None => Err(io::Error::other(format!("{} did not end when asked and was killed", self.name))),
+        }
+    }
+}
+
+fn read(lines: impl BufRead, index: usize, events: &Sender<Message>) {
+    let mut orderly = false;
+    for line in lines.lines() {
+        let Ok(line) = line else { break };
+        let message = match serde_json::from_str::<Report>(&line) {
+            Ok(Report::Event { event }) => Message::Event(event),
+            Ok(Report::Hello { versions }) => Message::Child(index, ChildNews::Hello(versions)),
+            Ok(Report::Bye) => {
+                orderly = true;
+                continue;
+            }
+            Err(error) => Message::Child(index, ChildNews::Garbled(format!("{error}: {line}"))),
+        };
+        if events.send(message).is_err() {
+            return;
+        }
+    }
+    let _ = events.send(Message::Child(index, ChildNews::Ended { orderly }));
+}

@@ -1,0 +1,27 @@
+//! The kernel engine: real sockets, real brokers. The only room that sees lab, subjects, faults and observers together.
+//!
+//! One dispatcher thread takes every event, writes it down, and asks the tracker what to do next; threads of their own
+//! cut, look at sockets, follow traces and logs, and read the children's reports.
+
+mod children;
+mod cutter;
+mod observers;
+mod registry;
+mod run;
+mod tracker;
+mod watch;
+
+pub use run::{Ending, EngineError, Progress, run};
+
+use crate::events::Event;
+
+/// What reaches the dispatcher.
+#[derive(Debug)]
+pub enum Message {
+    /// Something happened.
+    Event(Event),
+    /// News of a child process, by its index.
+    Child(usize, children::ChildNews),
+    /// SIGINT, SIGTERM or SIGHUP.
+    Interrupt,
+}

@@ -1,0 +1,123 @@
+//! Starts and stops the observers' threads, and says which source each observation comes from.
+
+use super::Message;
+use super::registry::Registry;
+use super::watch::Watch;
+use crate::events::Event;
+use crate::host::clock::Clock;
+use crate::lab::Lab;
+use crate::observe::broker_log::LogWatch;
+use crate::observe::redis_clients::ClientsWatch;
+use crate::observe::{SockDiag, Tracepoints};
+use crate::scenario::BrokerKind;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Time between two looks at Redis' client list.
+const CLIENT_LIST_EVERY: Duration = Duration::from_millis(200);
+
+/// The running observers.
+pub struct Observers {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    logs: Vec<LogWatch>,
+    clients: Vec<ClientsWatch>,
+    sources: Vec<String>,
+}
+
+impl Observers {
+    /// Starts everything that this machine allows.
+    ///
+    /// # Errors
+    /// When a thread can't be started; a source that can't be had is no error but named in [`Self::sources`].
+    pub fn start(
+        clock: Clock,
+        registry: &Registry,
+        events: &Sender<Message>,
+        lab: &Lab,
+        sockets: Vec<SockDiag>,
+    ) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let watch = Watch { clock, registry: registry.clone(), events: events.clone(), stop: stop.clone() };
+        let mut this = Self { stop, threads: Vec::new(), logs: Vec::new(), clients: Vec::new(), sources: Vec::new() };
+        let traced = match Tracepoints::open(clock) {
+            Ok(tracepoints) => {
+                let watch = watch.clone();
+                this.thread("tracepoints", move || watch.trace(tracepoints))?;
+                this.sources.push("kernel_end: tracepoint".into());
+                true
+            }
+            Err(why) => {
+                this.sources.push(format!("kernel_end: sock_diag every 20 ms, because {why}"));
+                false
+            }
+        };
+        this.thread("sock_diag", move || watch.sockets(sockets, !traced))?;
+        this.brokers(clock, registry, events, lab)?;
+        Ok(this)
+    }
+
+    fn brokers(&mut self, clock: Clock, registry: &Registry, events: &Sender<Message>, lab: &Lab) -> io::Result<()> {
+        let (sender, ends) = channel();
+        for broker in &lab.brokers {
+            match broker.kind {
+                BrokerKind::Rabbitmq => {
+                    self.logs.push(LogWatch::start(&broker.log, clock, sender.clone())?);
+                    self.sources.push("broker_end of rabbitmq: its log".into());
+                }
+                BrokerKind::Redis => {
+                    let (ns, login) = (&lab.producer, &broker.password);
+                    let every = CLIENT_LIST_EVERY;
+                    self.clients.push(ClientsWatch::start(ns, broker.admin(), login, every, clock, sender.clone())?);
+                    self.sources.push(format!("broker_end of redis: CLIENT LIST every {} ms", every.as_millis()));
+                }
+                BrokerKind::None => {}
+            }
+        }
+        let (registry, events) = (registry.clone(), events.clone());
+        self.thread("brokers", move || name_trials(&ends, &registry, &events))
+    }
+
+    fn thread(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.threads.push(std::thread::Builder::new().name(name.into()).spawn(work)?);
+        Ok(())
+    }
+
+    /// Which observation comes from where.
+    pub fn sources(&self) -> Vec<String> {
+        self.sources.clone()
+    }
+
+    /// Tells all threads to end and waits for them.
+    ///
+    /// # Errors
+    /// What could no longer be observed: ends after that moment may be missing.
+    pub fn stop(&mut self) -> Vec<io::Error> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut errors: Vec<io::Error> = self.logs.drain(..).filter_map(|w| w.stop().err()).collect();
+        errors.extend(self.clients.drain(..).filter_map(|w| w.stop().err()));
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                errors.push(io::Error::other("a thread that observes panicked"));
+            }
+        }
+        errors
+    }
+}
+
+/// The brokers know connections by name only; the trial is added on the way.
+fn name_trials(ends: &Receiver<Event>, registry: &Registry, events: &Sender<Message>) {
+    for mut event in ends {
+        if let crate::events::Kind::BrokerEnd { tuple, .. } = &event.kind {
+            event.trial = registry.get(tuple).map(|known| known.trial);
+        }
+        // What is not a trial's connection (the producer's, the harness's own) tells nothing about the trials.
+        if event.trial.is_some() && events.send(Message::Event(event)).is_err() {
+            return;
+        }
+    }
+}

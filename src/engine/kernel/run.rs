@@ -1,0 +1,441 @@
+//! The dispatcher: builds the lab, starts the children, carries out the tracker's orders, tears down.
+
+use super::Message;
+use super::children::{Child, ChildNews};
+use super::cutter::{Cutter, Request};
+use super::observers::Observers;
+use super::registry::Registry;
+use super::tracker::{Order, Tracker};
+use crate::engine::job::{Facts, Job};
+use crate::events::{Event, Kind, Source};
+use crate::fault::FaultTable;
+use crate::host::clock::Clock;
+use crate::host::netns::NetNs;
+use crate::host::{procfs, signals};
+use crate::lab::{ADMIN, ArmNet, Lab, LabError, LabSpec, RouterNs};
+use crate::observe::SockDiag;
+use crate::plan::Plan;
+use crate::scenario::BrokerKind;
+use crate::store::{EventLog, MemoryUse, RunDir, StoreError};
+use crate::subject::protocol::{Command, Target};
+use crate::units::{Offset, TrialId, seconds};
+use std::net::SocketAddrV4;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use thiserror::Error;
+
+/// How long connections may take to be consuming before their trials are void.
+const OPEN_PATIENCE: Duration = Duration::from_secs(60);
+/// How often the tracker is asked without an event.
+const TICK: Duration = Duration::from_millis(50);
+/// Descriptors that a child may need: a few a connection.
+const NOFILE: u64 = 65_536;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Every trial reached its end.
+    Complete,
+    /// A signal came; what was measured until then is written.
+    Interrupted,
+}
+
+/// Why a run could not be carried out.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// The machine lacks something.
+    #[error("{0}")]
+    Cannot(String),
+    /// The harness failed.
+    #[error("{0}")]
+    Harness(String),
+}
+
+fn harness(what: &str) -> impl Fn(std::io::Error) -> EngineError + '_ {
+    move |e| EngineError::Harness(format!("{what}: {e}"))
+}
+
+fn store(e: StoreError) -> EngineError {
+    EngineError::Harness(e.to_string())
+}
+
+/// Everything that is alive during a run.
+struct Run<'a> {
+    plan: &'a Plan,
+    clock: Clock,
+    lab: Lab,
+    children: Vec<Child>,
+    /// Index of the producer among the children, where there is one.
+    producer: Option<usize>,
+    requests: Option<Sender<Request>>,
+    cutter: Option<JoinHandle<FaultTable>>,
+    registry: Registry,
+    observers: Observers,
+    inbox: Receiver<Message>,
+    facts: Facts,
+}
+
+/// Carries a job out. Events go to the run directory as they come; the facts are returned whatever happened.
+///
+/// # Errors
+/// [`EngineError`]; what had been created is torn down first.
+pub fn run(job: &Job, progress: &mut dyn FnMut(Progress)) -> (Facts, Result<Ending, EngineError>) {
+    let clock = Clock::start();
+    let mut facts = Facts { zero_ns: clock.zero_ns(), ..Facts::default() };
+    let result = (|| {
+        let mut events = RunDir::existing(&job.out).event_log(clock).map_err(store)?;
+        let (sender, inbox) = channel();
+        signals::forward({
+            let sender = sender.clone();
+            move || sender.send(Message::Interrupt).is_ok()
+        })
+        .map_err(harness("signals"))?;
+        progress(Progress::stage("building the lab and starting its brokers"));
+        let lab = Lab::build(&lab_spec(job), clock).map_err(lab_error)?;
+        facts.phases_s.insert("lab".into(), seconds(clock.now().since(Offset::ZERO)));
+        for broker in &lab.brokers {
+            events.hide(&broker.password);
+        }
+        let mut run = Run::start(&job.plan, clock, lab, sender, inbox, std::mem::take(&mut facts))?;
+        let ending = run.dispatch(&mut events, progress);
+        let (run_facts, closed) = run.close(&mut events);
+        facts = run_facts;
+        let ending = ending?;
+        closed?;
+        events.flush().map_err(store)?;
+        Ok(ending)
+    })();
+    facts.phases_s.insert("total".into(), seconds(clock.now().since(Offset::ZERO)));
+    (facts, result)
+}
+
+/// Where a run stands, for the progress line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// What is going on.
+    pub stage: String,
+    /// Share done and the time left, once that can be told.
+    pub left: Option<(f64, Duration)>,
+}
+
+impl Progress {
+    fn stage(text: &str) -> Self {
+        Self { stage: text.to_string(), left: None }
+    }
+}
+
+/// What the machine lacks is said with the mend; everything else is the harness's own failure.
+fn lab_error(error: LabError) -> EngineError {
+    match error {
+        LabError::NoProgram { .. } | LabError::Sysctl { .. } => EngineError::Cannot(error.to_string()),
+        other => EngineError::Harness(other.to_string()),
+    }
+}
+
+fn lab_spec(job: &Job) -> LabSpec<'_> {
+    let scenario = &job.plan.scenario;
+    let arms = scenario.arms.iter().enumerate().map(|(index, arm)| ArmNet {
+        name: arm.name.clone(),
+        sysctl: arm.settings.sysctl.clone(),
+        pairs: job.plan.trials.iter().filter(|t| t.arm == index).map(|t| (t.client, t.server)).collect(),
+    });
+    LabSpec {
+        run_id: job.run_id.clone(),
+        work_dir: std::env::var_os("HALFOPEN_WORK_DIR").map_or_else(std::env::temp_dir, Into::into),
+        arms: arms.collect(),
+        brokers: &scenario.broker,
+        nofile: NOFILE,
+        router: RouterNs::Current,
+    }
+}
+
+impl<'a> Run<'a> {
+    fn start(
+        plan: &'a Plan,
+        clock: Clock,
+        lab: Lab,
+        sender: Sender<Message>,
+        inbox: Receiver<Message>,
+        mut facts: Facts,
+    ) -> Result<Self, EngineError> {
+        for broker in &lab.brokers {
+            let version = broker.version.clone().unwrap_or_else(|| "unknown".to_string());
+            facts.brokers.insert(broker.kind.name().to_string(), version);
+            facts.phases_s.insert(format!("{} start", broker.kind), seconds(broker.startup));
+        }
+        let table = FaultTable::install(&lab.router, clock).map_err(|e| EngineError::Cannot(e.to_string()))?;
+        let diags = || -> Result<Vec<SockDiag>, EngineError> {
+            lab.clients.iter().map(|ns| SockDiag::open(ns).map_err(|e| EngineError::Cannot(e.to_string()))).collect()
+        };
+        let registry = Registry::default();
+        let observers = Observers::start(clock, &registry, &sender, &lab, diags()?).map_err(harness("observers"))?;
+        facts.sources.extend(observers.sources());
+        let (requests, orders) = channel();
+        let cutter = Cutter::new(clock, table, diags()?, sender.clone());
+        let cutter = std::thread::Builder::new()
+            .name("cutter".into())
+            .spawn(move || {
+                // Without the right to it the brackets get wider, and say so themselves.
+                let _ = crate::host::priority::real_time();
+                cutter.serve(&orders)
+            })
+            .map_err(harness("cutter"))?;
+        let mut run = Self {
+            plan,
+            clock,
+            lab,
+            children: Vec::new(),
+            producer: None,
+            requests: Some(requests),
+            cutter: Some(cutter),
+            registry,
+            observers,
+            inbox,
+            facts,
+        };
+        run.start_children(&sender)?;
+        Ok(run)
+    }
+
+    fn start_children(&mut self, sender: &Sender<Message>) -> Result<(), EngineError> {
+        let scenario = &self.plan.scenario;
+        for (index, arm) in scenario.arms.iter().enumerate() {
+            let name = format!("subject {}", arm.name);
+            let ns = &self.lab.clients[index];
+            let child =
+                Child::start("__subject", &name, index, ns, self.clock, NOFILE, sender).map_err(harness(&name))?;
+            self.children.push(child);
+        }
+        let (clock, children) = (self.clock, &mut self.children);
+        let mut add = |role: &str, name: &str, ns: &NetNs| -> Result<usize, EngineError> {
+            let index = children.len();
+            children.push(Child::start(role, name, index, ns, clock, NOFILE, sender).map_err(harness(name))?);
+            Ok(index)
+        };
+        if scenario.arms.iter().any(|a| a.settings.subject.broker() == BrokerKind::None) {
+            add("__peer", "peer", &self.lab.server)?;
+        }
+        if scenario.load_interval.is_some()
+            && scenario.arms.iter().any(|a| a.settings.subject.broker() != BrokerKind::None)
+        {
+            self.producer = Some(add("__producer", "producer", &self.lab.producer)?);
+        }
+        Ok(())
+    }
+
+    /// Runs until every trial has ended or a signal comes.
+    fn dispatch(&mut self, events: &mut EventLog, progress: &mut dyn FnMut(Progress)) -> Result<Ending, EngineError> {
+        let mut hello = vec![false; self.children.len()];
+        let mut tracker: Option<Tracker<'_>> = None;
+        let mut last_tick = self.clock.now();
+        let mut interrupted = false;
+        let total = self.plan.trials.len();
+        loop {
+            let mut orders = Vec::new();
+            match self.inbox.recv_timeout(TICK) {
+                Ok(Message::Event(event)) => {
+                    self.note(&event);
+                    events.append(&event).map_err(store)?;
+                    if let Some(tracker) = &mut tracker {
+                        orders.extend(tracker.on_event(&event));
+                    }
+                }
+                Ok(Message::Child(index, ChildNews::Hello(versions))) => {
+                    self.facts.clients.extend(versions);
+                    hello[index] = true;
+                }
+                Ok(Message::Child(index, ChildNews::Garbled(text))) => {
+                    return Err(EngineError::Harness(format!(
+                        "{} spoke out of turn: {text}",
+                        self.children[index].name()
+                    )));
+                }
+                Ok(Message::Child(index, ChildNews::Ended { .. })) => {
+                    let status = self.children[index].status();
+                    orders.extend(self.child_ended(index, &status, events, tracker.as_mut())?);
+                }
+                Ok(Message::Interrupt) => interrupted = true,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => events.tick().map_err(store)?,
+            }
+            let now = self.clock.now();
+            if tracker.is_none() && hello.iter().all(|h| *h) {
+                tracker = Some(Tracker::new(self.plan, now, OPEN_PATIENCE));
+                self.facts.phases_s.insert("children".into(), seconds(now.since(Offset::ZERO)));
+                progress(Progress::stage(&format!("opening {total} connections")));
+                self.open_all();
+            }
+            let Some(tracker) = &mut tracker else {
+                if interrupted {
+                    return Ok(Ending::Interrupted);
+                }
+                continue;
+            };
+            if now.since(last_tick) >= TICK {
+                last_tick = now;
+                self.check_brokers()?;
+                orders.extend(tracker.tick(now));
+                progress(self.progress(tracker, now));
+            }
+            if interrupted {
+                orders.extend(tracker.interrupt());
+            }
+            for order in orders {
+                self.carry_out(order);
+            }
+            if tracker.finished() {
+                return Ok(if interrupted { Ending::Interrupted } else { Ending::Complete });
+            }
+        }
+    }
+
+    /// A broker that ends by itself ends the run: nothing after that would be measured.
+    fn check_brokers(&mut self) -> Result<(), EngineError> {
+        for broker in &mut self.lab.brokers {
+            if let Some(status) = broker.ended().map_err(harness("broker"))? {
+                let words = broker.last_words();
+                return Err(EngineError::Harness(format!(
+                    "{} ended early ({status}); its last words:\n{words}",
+                    broker.kind
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn progress(&self, tracker: &Tracker<'_>, now: Offset) -> Progress {
+        let (ready, cut, noticed, ended) = tracker.counts();
+        let total = self.plan.trials.len();
+        let left = self.plan.estimate.saturating_sub(now.since(Offset::ZERO));
+        let share = (now.as_secs() / seconds(self.plan.estimate)).min(0.99);
+        Progress {
+            stage: format!("{ready}/{total} consuming, {cut} cut, {noticed} noticed, {ended} ended"),
+            left: Some((share, left)),
+        }
+    }
+
+    /// Tells the observers of connections and cuts.
+    fn note(&self, event: &Event) {
+        match (&event.kind, event.trial) {
+            (Kind::Connected { tuple, .. }, Some(trial)) => self.registry.add(*tuple, trial),
+            (Kind::FaultApplied { tuple, .. }, _) => self.registry.mark_cut(*tuple),
+            _ => {}
+        }
+    }
+
+    fn target(&self, trial: TrialId, server: std::net::Ipv4Addr, kind: BrokerKind) -> Target {
+        let login = self.lab.broker(kind).map(|b| (b.user.clone(), b.password.clone()));
+        let (user, password) = login.unwrap_or_default();
+        Target { server: SocketAddrV4::new(server, kind.port()), queue: format!("halfopen.{trial}"), user, password }
+    }
+
+    fn open_all(&mut self) {
+        let plan = self.plan;
+        for trial in &plan.trials {
+            let settings = plan.scenario.arms[trial.arm].settings.clone();
+            let target = self.target(trial.id, trial.server, settings.subject.broker());
+            let load_interval = plan.scenario.load_interval;
+            self.children[trial.arm].send(&Command::Open { trial: trial.id, target, settings, load_interval });
+        }
+    }
+
+    fn child_ended(
+        &mut self,
+        index: usize,
+        status: &str,
+        events: &mut EventLog,
+        tracker: Option<&mut Tracker<'_>>,
+    ) -> Result<Vec<Order>, EngineError> {
+        let (Some(tracker), true) = (tracker, index < self.plan.scenario.arms.len()) else {
+            return Err(EngineError::Harness(format!("{} ended early: {status}", self.children[index].name())));
+        };
+        let mut orders = Vec::new();
+        for trial in self.plan.trials.iter().filter(|t| t.arm == index) {
+            let kind = Kind::SubjectExited { status: status.to_string() };
+            let event = Event::of_trial(self.clock.now(), Source::Harness, trial.id, kind);
+            events.append(&event).map_err(store)?;
+            orders.extend(tracker.on_event(&event));
+        }
+        Ok(orders)
+    }
+
+    /// Orders name trials of the plan, so the fall-back is never taken.
+    fn arm_of(&self, trial: TrialId) -> usize {
+        self.plan.trial(trial).map_or(0, |t| t.arm)
+    }
+
+    fn ask(&self, request: Request) {
+        if let Some(requests) = &self.requests {
+            let _ = requests.send(request);
+        }
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::StartLoad(trial) => {
+                let (Some(producer), Some(interval)) = (self.producer, self.plan.scenario.load_interval) else {
+                    return;
+                };
+                let kind = self.plan.scenario.arms[self.arm_of(trial)].settings.subject.broker();
+                let target = self.target(trial, ADMIN, kind);
+                self.children[producer].send(&Command::Publish { trial, broker: kind, target, interval });
+            }
+            // A control is watched like the others, with nothing in its way.
+            Order::Cut { drop, .. } if drop.is_none() => {}
+            Order::Cut { trial, at, tuple, scope, drop } => {
+                let client = self.arm_of(trial);
+                self.ask(Request::Cut { trial, at, tuple, scope, drop, client });
+            }
+            Order::Heal { trial, at } => self.ask(Request::Heal { trial, at }),
+            Order::Certify(trial) => self.ask(Request::Certify(trial)),
+            Order::End { trial, why } => {
+                self.ask(Request::Finish { trial, why });
+                let arm = self.arm_of(trial);
+                self.children[arm].send(&Command::Close { trial });
+                if let Some(producer) = self.producer {
+                    self.children[producer].send(&Command::Close { trial });
+                }
+            }
+        }
+    }
+
+    fn measure_memory(&mut self) {
+        let mut roots: Vec<(String, u32)> = self.children.iter().map(|c| (c.name().to_string(), c.pid())).collect();
+        roots.extend(self.lab.brokers.iter().map(|b| (b.kind.name().to_string(), b.pid())));
+        for (role, pid) in roots {
+            let usage = procfs::tree_usage(pid);
+            let peak_rss_bytes = usage.peak_rss_kib * 1024;
+            self.facts.memory.push(MemoryUse { role, processes: usage.processes, peak_rss_bytes });
+        }
+        let own = procfs::peak_rss_kib(std::process::id()).unwrap_or(0) * 1024;
+        self.facts.memory.push(MemoryUse { role: "engine".into(), processes: 1, peak_rss_bytes: own });
+    }
+
+    /// Tears down in the opposite order, goes on past every error, and returns them all.
+    fn close(mut self, events: &mut EventLog) -> (Facts, Result<(), EngineError>) {
+        let mut errors = Vec::new();
+        self.requests = None;
+        match self.cutter.take().map(JoinHandle::join) {
+            Some(Ok(table)) => errors.extend(table.close().err().map(|e| e.to_string())),
+            Some(Err(_)) => errors.push("the cutting thread panicked".to_string()),
+            None => {}
+        }
+        errors.extend(self.observers.stop().iter().map(|e| format!("observation: {e}")));
+        self.measure_memory();
+        errors.extend(self.children.drain(..).filter_map(|c| c.close().err().map(|e| e.to_string())));
+        if let Err(more) = self.lab.close() {
+            errors.extend(more.iter().map(ToString::to_string));
+        }
+        // What the threads still had to say, the last certificates among it.
+        while let Ok(message) = self.inbox.try_recv() {
+            if let Message::Event(event) = message
+                && let Err(error) = events.append(&event)
+            {
+                errors.push(error.to_string());
+                break;
+            }
+        }
+        let result = if errors.is_empty() { Ok(()) } else { Err(EngineError::Harness(errors.join("; "))) };
+        (self.facts, result)
+    }
+}

@@ -1,0 +1,228 @@
+//! The course of each trial: opened, consuming, settled, cut, noticed, recovered, ended.
+//!
+//! Pure: events and the time go in, orders come out; the dispatcher carries them out. What is left out: any verdict.
+//! The tracker only decides what to do next and when a trial can't tell anything new.
+
+use crate::events::{Event, Kind, Source, Tuple};
+use crate::plan::Plan;
+use crate::scenario::{BrokerKind, Directions, Scope};
+use crate::units::{Offset, TrialId};
+use std::time::Duration;
+
+/// What the dispatcher has to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Order {
+    /// Start this trial's numbered messages on the real broker.
+    StartLoad(TrialId),
+    /// Put the fault in force at the given time.
+    Cut {
+        /// The trial.
+        trial: TrialId,
+        /// When.
+        at: Offset,
+        /// The connection under test.
+        tuple: Tuple,
+        /// How much is cut with it.
+        scope: Scope,
+        /// Which packets; nothing for a control.
+        drop: Directions,
+    },
+    /// Take the fault back at the given time.
+    Heal {
+        /// The trial.
+        trial: TrialId,
+        /// When.
+        at: Offset,
+    },
+    /// Read the trial's certificate now, because its subject noticed.
+    Certify(TrialId),
+    /// End the trial: last certificate, close its connection, stop its load.
+    End {
+        /// The trial.
+        trial: TrialId,
+        /// `horizon`, `complete` or `interrupted`.
+        why: &'static str,
+    },
+}
+
+#[derive(Debug, Clone, Default)]
+struct State {
+    tuple: Option<Tuple>,
+    ready: bool,
+    failed: bool,
+    due: Option<Offset>,
+    applied: Option<Offset>,
+    noticed: bool,
+    recovered: bool,
+    kernel_end: bool,
+    broker_end: bool,
+    ended: bool,
+}
+
+/// Follows all trials of a plan.
+#[derive(Debug)]
+pub struct Tracker<'a> {
+    plan: &'a Plan,
+    states: Vec<State>,
+    /// Trials that have neither become ready nor failed.
+    opening: usize,
+    open_deadline: Offset,
+    started: bool,
+    active: usize,
+}
+
+impl<'a> Tracker<'a> {
+    /// A tracker for trials that are being opened at `now`; those not consuming after `patience` are given up.
+    #[must_use]
+    pub fn new(plan: &'a Plan, now: Offset, patience: Duration) -> Self {
+        let n = plan.trials.len();
+        Self {
+            plan,
+            states: vec![State::default(); n],
+            opening: n,
+            open_deadline: now + patience,
+            started: false,
+            active: n,
+        }
+    }
+
+    /// Whether every trial has ended.
+    #[must_use]
+    pub fn finished(&self) -> bool {
+        self.active == 0
+    }
+
+    /// Trials that consume, those that are cut, those that have noticed and those that have ended, for the progress.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize, usize, usize) {
+        let count = |f: fn(&State) -> bool| self.states.iter().filter(|s| f(s)).count();
+        (count(|s| s.ready), count(|s| s.applied.is_some()), count(|s| s.noticed), count(|s| s.ended))
+    }
+
+    /// Takes an event in.
+    pub fn on_event(&mut self, event: &Event) -> Vec<Order> {
+        let Some(index) = event.trial.and_then(|id| self.plan.position(id)) else { return Vec::new() };
+        let trial = &self.plan.trials[index];
+        let (id, state) = (trial.id, &mut self.states[index]);
+        let mut orders = Vec::new();
+        match &event.kind {
+            Kind::Connected { attempt: 0, tuple } => state.tuple = Some(*tuple),
+            Kind::Ready { attempt: 0 } if !state.ready && !state.failed => {
+                state.ready = true;
+                self.opening -= 1;
+                let arm = &self.plan.scenario.arms[trial.arm];
+                if self.plan.scenario.load_interval.is_some() && arm.settings.subject.broker() != BrokerKind::None {
+                    orders.push(Order::StartLoad(id));
+                }
+            }
+            Kind::Ready { .. } if state.noticed => state.recovered = true,
+            Kind::Notice { attempt: 0, .. } if !state.noticed => {
+                state.noticed = true;
+                if state.applied.is_some() {
+                    orders.push(Order::Certify(id));
+                } else {
+                    orders.extend(self.end(index, "complete"));
+                }
+            }
+            Kind::FaultApplied { after, .. } => {
+                state.applied = Some(*after);
+                let fault = &self.plan.scenario.faults[trial.fault];
+                if let Some(duration) = fault.duration.get() {
+                    orders.push(Order::Heal { trial: id, at: *after + duration });
+                }
+            }
+            Kind::FaultFailed { .. } | Kind::SubjectExited { .. } => orders.extend(self.end(index, "complete")),
+            Kind::KernelEnd { tuple, .. } if Some(*tuple) == state.tuple => state.kernel_end = true,
+            Kind::BrokerEnd { tuple, .. } if Some(*tuple) == state.tuple && event.source == Source::Broker => {
+                state.broker_end = true;
+            }
+            _ => {}
+        }
+        orders
+    }
+
+    /// What is due at `now`. Call it after each event and at least each 100 ms.
+    pub fn tick(&mut self, now: Offset) -> Vec<Order> {
+        let mut orders = Vec::new();
+        if !self.started && (self.opening == 0 || now >= self.open_deadline) {
+            self.started = true;
+            orders.extend(self.start(now));
+        }
+        for index in 0..self.states.len() {
+            let state = &self.states[index];
+            if state.ended || !self.started {
+                continue;
+            }
+            let zero = state.applied.or_else(|| state.due.filter(|_| self.is_control(index)));
+            if zero.is_some_and(|zero| now >= zero + self.plan.scenario.horizon) {
+                orders.extend(self.end(index, "horizon"));
+            } else if self.complete(index) {
+                orders.extend(self.end(index, "complete"));
+            }
+        }
+        orders
+    }
+
+    /// Ends everything that has not ended.
+    pub fn interrupt(&mut self) -> Vec<Order> {
+        (0..self.states.len()).filter_map(|i| self.end(i, "interrupted")).collect()
+    }
+
+    /// All that could become ready has: the cuts are placed from here on.
+    fn start(&mut self, now: Offset) -> Vec<Order> {
+        let mut orders = Vec::new();
+        for (index, trial) in self.plan.trials.iter().enumerate() {
+            let state = &mut self.states[index];
+            if state.ended {
+                continue;
+            }
+            let (true, Some(tuple)) = (state.ready, state.tuple) else {
+                state.failed = true;
+                orders.extend(self.end(index, "complete"));
+                continue;
+            };
+            let fault = &self.plan.scenario.faults[trial.fault];
+            let at = now + self.plan.scenario.settle + trial.phase;
+            state.due = Some(at);
+            orders.push(Order::Cut { trial: trial.id, at, tuple, scope: fault.scope, drop: fault.drop });
+        }
+        orders
+    }
+
+    fn is_control(&self, index: usize) -> bool {
+        self.plan.scenario.faults[self.plan.trials[index].fault].drop.is_none()
+    }
+
+    /// Whether everything that could be learnt before the horizon has been.
+    fn complete(&self, index: usize) -> bool {
+        let state = &self.states[index];
+        let trial = &self.plan.trials[index];
+        let fault = &self.plan.scenario.faults[trial.fault];
+        let broker = self.plan.scenario.arms[trial.arm].settings.subject.broker();
+        let can_recover = fault.scope == Scope::Flow || fault.duration.get().is_some();
+        self.plan.scenario.load_interval.is_none()
+            && state.applied.is_some()
+            && state.noticed
+            && state.kernel_end
+            && (state.recovered || !can_recover)
+            && (state.broker_end || broker != BrokerKind::Rabbitmq)
+    }
+
+    fn end(&mut self, index: usize, why: &'static str) -> Option<Order> {
+        let state = &mut self.states[index];
+        if state.ended {
+            return None;
+        }
+        state.ended = true;
+        self.active -= 1;
+        if !state.ready && !state.failed {
+            state.failed = true;
+            self.opening -= 1;
+        }
+        Some(Order::End { trial: self.plan.trials[index].id, why })
+    }
+}
+
+#[cfg(test)]
+#[path = "tracker_tests.rs"]
+mod tests;

@@ -1,0 +1,136 @@
+use super::*;
+use crate::events::{Cause, How};
+use crate::plan::{Overrides, build};
+use crate::scenario::read;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+const SECOND: i64 = 1_000_000_000;
+
+fn plan(fault: &str, extra: &str) -> Plan {
+    let text = format!(
+        "# Who notices?\n[scenario]\nname = \"t\"\nhorizon = \"20s\"\nseed = 1\ntrials = 2\nsettle = \"1s\"\n\
+         [defaults]\nsubject = \"tcp-reader\"\nkeepalive = {{ idle = \"1s\", interval = \"1s\", probes = 1 }}\n\
+         [[arm]]\nname = \"a\"\n{extra}\n{fault}\n"
+    );
+    build(read("t.toml", &text).unwrap(), &Overrides::default()).unwrap()
+}
+
+fn blackhole() -> Plan {
+    plan("[fault]\nprofile = \"blackhole\"\nscope = \"flow\"", "")
+}
+
+fn at(seconds: i64) -> Offset {
+    Offset(seconds * SECOND)
+}
+
+fn tuple(port: u16) -> Tuple {
+    let end = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+    Tuple { local: end(port), peer: end(7000) }
+}
+
+fn event(seconds: i64, trial: TrialId, kind: Kind) -> Event {
+    Event::of_trial(at(seconds), Source::Subject, trial, kind)
+}
+
+fn open(tracker: &mut Tracker<'_>, trial: TrialId, seconds: i64) {
+    tracker.on_event(&event(seconds, trial, Kind::Connected { attempt: 0, tuple: tuple(trial as u16) }));
+    tracker.on_event(&event(seconds, trial, Kind::Ready { attempt: 0 }));
+}
+
+fn notice(attempt: u32) -> Kind {
+    Kind::Notice { attempt, cause: Cause { how: How::Errno, errno: Some(110), text: String::new() } }
+}
+
+fn applied(trial: TrialId, seconds: i64) -> Event {
+    let (before, after) = (at(seconds), at(seconds));
+    event(seconds, trial, Kind::FaultApplied { tuple: tuple(trial as u16), before, after, age_at_fault_s: None })
+}
+
+#[test]
+fn cuts_wait_for_the_slowest_and_keep_their_phases() {
+    let plan = blackhole();
+    let mut tracker = Tracker::new(&plan, at(0), Duration::from_secs(30));
+    open(&mut tracker, 0, 1);
+    assert_eq!(tracker.tick(at(2)), []);
+    open(&mut tracker, 1, 5);
+    let orders = tracker.tick(at(5));
+    let due: Vec<Offset> =
+        orders.iter().map(|o| if let Order::Cut { at, .. } = o { *at } else { panic!("{o:?}") }).collect();
+    let expected: Vec<Offset> = plan.trials.iter().map(|t| at(6) + t.phase).collect();
+    assert_eq!(due, expected);
+}
+
+#[test]
+fn a_connection_that_never_opens_ends_its_trial_and_holds_nobody_up_for_ever() {
+    let plan = blackhole();
+    let mut tracker = Tracker::new(&plan, at(0), Duration::from_secs(30));
+    open(&mut tracker, 0, 1);
+    assert_eq!(tracker.tick(at(29)), []);
+    let orders = tracker.tick(at(30));
+    assert!(
+        matches!(orders[..], [Order::Cut { trial: 0, .. }, Order::End { trial: 1, why: "complete" }]),
+        "{orders:?}"
+    );
+}
+
+#[test]
+fn a_trial_goes_on_until_its_horizon_unless_nothing_more_can_be_learnt() {
+    let plan = blackhole();
+    let mut tracker = Tracker::new(&plan, at(0), Duration::from_secs(30));
+    open(&mut tracker, 0, 1);
+    open(&mut tracker, 1, 1);
+    tracker.tick(at(1));
+    tracker.on_event(&applied(0, 3));
+    tracker.on_event(&applied(1, 3));
+    assert_eq!(tracker.on_event(&event(5, 0, notice(0))), [Order::Certify(0)]);
+    assert_eq!(tracker.tick(at(6)), [], "not yet recovered");
+    tracker.on_event(&event(6, 0, Kind::Ready { attempt: 1 }));
+    let end = Kind::KernelEnd { tuple: tuple(0), errno: Some(110), not_before: None, by: "tracepoint".into() };
+    tracker.on_event(&Event::of_trial(at(5), Source::Kernel, 0, end));
+    assert_eq!(tracker.tick(at(7)), [Order::End { trial: 0, why: "complete" }]);
+    assert_eq!(tracker.tick(at(22)), []);
+    assert_eq!(tracker.tick(at(23)), [Order::End { trial: 1, why: "horizon" }]);
+    assert!(tracker.finished());
+}
+
+#[test]
+fn a_control_is_watched_as_long_as_the_others() {
+    let plan = plan("[fault]\nprofile = \"none\"", "");
+    let mut tracker = Tracker::new(&plan, at(0), Duration::from_secs(30));
+    open(&mut tracker, 0, 1);
+    open(&mut tracker, 1, 1);
+    tracker.tick(at(1));
+    let end = |trial: usize| at(2) + plan.trials[trial].phase + plan.scenario.horizon;
+    let (first, last) = if plan.trials[0].phase < plan.trials[1].phase { (0, 1) } else { (1, 0) };
+    assert_eq!(tracker.tick(end(first)), [Order::End { trial: first as u32, why: "horizon" }]);
+    assert_eq!(tracker.tick(end(last)), [Order::End { trial: last as u32, why: "horizon" }]);
+}
+
+#[test]
+fn a_false_alarm_before_the_cut_ends_the_trial_at_once() {
+    let plan = blackhole();
+    let mut tracker = Tracker::new(&plan, at(0), Duration::from_secs(30));
+    open(&mut tracker, 0, 1);
+    assert_eq!(tracker.on_event(&event(2, 0, notice(0))), [Order::End { trial: 0, why: "complete" }]);
+    assert_eq!(tracker.on_event(&event(2, 0, notice(0))), []);
+}
+
+#[test]
+fn a_fault_with_a_duration_is_healed_on_time() {
+    let plan = plan("[fault]\nprofile = \"blackhole\"\nscope = \"host\"\nduration = \"5s\"", "");
+    let mut tracker = Tracker::new(&plan, at(0), Duration::from_secs(30));
+    open(&mut tracker, 0, 1);
+    open(&mut tracker, 1, 1);
+    tracker.tick(at(1));
+    assert_eq!(tracker.on_event(&applied(0, 3)), [Order::Heal { trial: 0, at: at(8) }]);
+}
+
+#[test]
+fn an_interrupt_ends_what_has_not_ended() {
+    let plan = blackhole();
+    let mut tracker = Tracker::new(&plan, at(0), Duration::from_secs(30));
+    open(&mut tracker, 0, 1);
+    tracker.on_event(&event(2, 0, notice(0)));
+    assert_eq!(tracker.interrupt(), [Order::End { trial: 1, why: "interrupted" }]);
+    assert!(tracker.finished());
+}

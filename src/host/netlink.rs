@@ -1,0 +1,262 @@
+//! Links, addresses, routes, neighbours and sysctls of a network namespace.
+//!
+//! What is to be done is data, a list of [`Op`]s, so that a failure names the one that failed. The work runs on a
+//! thread of its own inside the namespace. What is left out: packet filters (`host::nft`) and looking at sockets.
+
+use crate::host::netns::NetNs;
+use futures::TryStreamExt;
+use rtnetlink::packet_route::link::{InfoData, InfoVeth};
+use rtnetlink::packet_route::neighbour::NeighbourState;
+use rtnetlink::packet_route::route::{RouteScope, RouteType};
+use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
+
+/// A hardware address.
+pub type Mac = [u8; 6];
+
+/// `RT_TABLE_LOCAL` of `linux/rtnetlink.h`.
+const TABLE_LOCAL: u32 = 255;
+
+/// One change.
+#[derive(Debug, Clone)]
+pub enum Op {
+    /// A pair of virtual links: `name` here, `peer` in the other namespace. Both are down.
+    Veth {
+        /// The end in this namespace, at most 15 characters.
+        name: String,
+        /// Its hardware address.
+        mac: Mac,
+        /// The end in the other namespace.
+        peer: String,
+        /// That one's hardware address.
+        peer_mac: Mac,
+        /// The other namespace.
+        peer_ns: NetNs,
+    },
+    /// Brings a link up.
+    Up {
+        /// The link.
+        link: String,
+    },
+    /// Adds an address to a link.
+    Address {
+        /// The link.
+        link: String,
+        /// The address.
+        address: Ipv4Addr,
+        /// Length of its network's prefix.
+        prefix: u8,
+    },
+    /// A neighbour that never has to be asked for by ARP.
+    Neighbour {
+        /// The link on which it is.
+        link: String,
+        /// Its address.
+        address: Ipv4Addr,
+        /// Its hardware address.
+        mac: Mac,
+    },
+    /// A route through a gateway.
+    Route {
+        /// Destination network.
+        to: Ipv4Addr,
+        /// Length of its prefix; 0 with `0.0.0.0` is the default route.
+        prefix: u8,
+        /// The gateway.
+        via: Ipv4Addr,
+        /// The source address that the kernel chooses for it.
+        source: Option<Ipv4Addr>,
+    },
+    /// A whole network as this host's own: every address in it can be bound and answers (`ip route add local`).
+    Local {
+        /// The network.
+        to: Ipv4Addr,
+        /// Length of its prefix.
+        prefix: u8,
+    },
+    /// A setting under `/proc/sys/net`.
+    Sysctl {
+        /// Its name with dots, from below `net`: `ipv4.ip_forward`.
+        name: String,
+        /// Its value.
+        value: i64,
+    },
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Veth { name, peer, peer_ns, .. } => write!(f, "link {name} to {peer} in {}", peer_ns.name()),
+            Self::Up { link } => write!(f, "link {link} up"),
+            Self::Address { link, address, prefix } => write!(f, "address {address}/{prefix} on {link}"),
+            Self::Neighbour { link, address, .. } => write!(f, "neighbour {address} on {link}"),
+            Self::Route { to, prefix, via, source: Some(s) } => write!(f, "route {to}/{prefix} via {via} src {s}"),
+            Self::Route { to, prefix, via, source: None } => write!(f, "route {to}/{prefix} via {via}"),
+            Self::Local { to, prefix } => write!(f, "local network {to}/{prefix}"),
+            Self::Sysctl { name, value } => write!(f, "sysctl net.{name}={value}"),
+        }
+    }
+}
+
+/// Makes the changes in order; stops at the first that fails.
+///
+/// # Errors
+/// With the namespace and the change in its message, and the kernel's own error kind.
+pub fn apply(ns: &NetNs, ops: &[Op]) -> io::Result<()> {
+    ns.run(|| {
+        // The socket belongs to the namespace of the thread that opens it, so the runtime must not have another one.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(async {
+            let (connection, handle, _) = rtnetlink::new_connection()?;
+            let connection = tokio::spawn(connection);
+            let mut links = HashMap::new();
+            let mut result = Ok(());
+            for op in ops {
+                result = one(&handle, &mut links, op).await.map_err(|e| name_it(ns, op, &e));
+                if result.is_err() {
+                    break;
+                }
+            }
+            connection.abort();
+            result
+        })
+    })
+}
+
+/// Brings the loopback up.
+///
+/// # Errors
+/// As [`apply`].
+pub fn loopback_up(ns: &NetNs) -> io::Result<()> {
+    apply(ns, &[Op::Up { link: "lo".into() }])
+}
+
+/// The names of a namespace's links.
+///
+/// # Errors
+/// When the kernel refuses the list.
+pub fn link_names(ns: &NetNs) -> io::Result<Vec<String>> {
+    ns.run(|| Ok(nix::net::if_::if_nameindex()?.iter().map(|i| i.name().to_string_lossy().into_owned()).collect()))
+}
+
+/// Reads a setting under `/proc/sys/net`, named as in [`Op::Sysctl`].
+///
+/// # Errors
+/// When there is no such setting, or it is not one number.
+pub fn read_sysctl(ns: &NetNs, name: &str) -> io::Result<i64> {
+    ns.run(|| {
+        let text = std::fs::read_to_string(sysctl_path(name)?)?;
+        text.trim()
+            .parse()
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("net.{name} is not a number")))
+    })
+}
+
+/// The file of a setting. A link's name may contain dots, but none of the harness's does.
+fn sysctl_path(name: &str) -> io::Result<PathBuf> {
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if name.is_empty() || !name.chars().all(good) || name.split('.').any(str::is_empty) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{name}` is not the name of a sysctl")));
+    }
+    Ok(PathBuf::from("/proc/sys/net").join(name.replace('.', "/")))
+}
+
+fn name_it(ns: &NetNs, op: &Op, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{op} in namespace {}: {error}", ns.name()))
+}
+
+fn plain(error: rtnetlink::Error) -> io::Error {
+    match error {
+        rtnetlink::Error::NetlinkError(message) => message.to_io(),
+        other => io::Error::other(other.to_string()),
+    }
+}
+
+async fn one(handle: &Handle, links: &mut HashMap<String, u32>, op: &Op) -> io::Result<()> {
+    match op {
+        Op::Veth { name, mac, peer, peer_mac, peer_ns } => {
+            let far = LinkMessageBuilder::<LinkUnspec>::new()
+                .name(peer.clone())
+                .address(peer_mac.to_vec())
+                .setns_by_fd(peer_ns.as_fd().as_raw_fd())
+                .build();
+            let near = LinkMessageBuilder::<LinkVeth>::new(name, peer)
+                .address(mac.to_vec())
+                .set_info_data(InfoData::Veth(InfoVeth::Peer(far)))
+                .build();
+            handle.link().add(near).execute().await.map_err(plain)
+        }
+        Op::Up { link } => {
+            let index = index_of(handle, links, link).await?;
+            let message = LinkMessageBuilder::<LinkUnspec>::new().index(index).up().build();
+            handle.link().change(message).execute().await.map_err(plain)
+        }
+        Op::Address { link, address, prefix } => {
+            let index = index_of(handle, links, link).await?;
+            handle.address().add(index, IpAddr::V4(*address), *prefix).execute().await.map_err(plain)
+        }
+        Op::Neighbour { link, address, mac } => {
+            let index = index_of(handle, links, link).await?;
+            let request = handle.neighbours().add(index, IpAddr::V4(*address));
+            request.link_layer_address(mac).state(NeighbourState::Permanent).execute().await.map_err(plain)
+        }
+        Op::Route { to, prefix, via, source } => {
+            let mut route = RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(*to, *prefix).gateway(*via);
+            if let Some(source) = source {
+                route = route.pref_source(*source);
+            }
+            handle.route().add(route.build()).execute().await.map_err(plain)
+        }
+        Op::Local { to, prefix } => {
+            let index = index_of(handle, links, "lo").await?;
+            let route = RouteMessageBuilder::<Ipv4Addr>::new()
+                .destination_prefix(*to, *prefix)
+                .output_interface(index)
+                .table_id(TABLE_LOCAL)
+                .scope(RouteScope::Host)
+                .kind(RouteType::Local);
+            handle.route().add(route.build()).execute().await.map_err(plain)
+        }
+        Op::Sysctl { name, value } => std::fs::write(sysctl_path(name)?, value.to_string()),
+    }
+}
+
+async fn index_of(handle: &Handle, known: &mut HashMap<String, u32>, link: &str) -> io::Result<u32> {
+    if let Some(index) = known.get(link) {
+        return Ok(*index);
+    }
+    let found = handle.link().get().match_name(link.to_string()).execute().try_next().await.map_err(plain)?;
+    let index = found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such link"))?.header.index;
+    known.insert(link.to_string(), index);
+    Ok(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sysctl_name_stays_below_net() {
+        assert_eq!(sysctl_path("ipv4.tcp_retries2").unwrap(), PathBuf::from("/proc/sys/net/ipv4/tcp_retries2"));
+        for bad in ["", "..", "ipv4..x", "../kernel", "a/b", "ipv4.tcp retries"] {
+            assert!(sysctl_path(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_operation_reads_like_the_command() {
+        let route = Op::Route {
+            to: Ipv4Addr::new(10, 128, 128, 1),
+            prefix: 32,
+            via: Ipv4Addr::new(10, 251, 0, 1),
+            source: Some(Ipv4Addr::new(10, 64, 128, 1)),
+        };
+        assert_eq!(route.to_string(), "route 10.128.128.1/32 via 10.251.0.1 src 10.64.128.1");
+        assert_eq!(Op::Sysctl { name: "ipv4.ip_forward".into(), value: 1 }.to_string(), "sysctl net.ipv4.ip_forward=1");
+    }
+}

@@ -1,0 +1,267 @@
+//! Operations as netlink messages.
+//!
+//! Register use and hidden dependencies (`meta l4proto tcp` before a TCP field) are those that the `nft` tool itself
+//! generates (`nft --debug=netlink`), so that it prints the rules back as they were meant.
+
+use super::model::{Chain, Element, Field, Hook as At, Op, Rule, Set, Statement};
+use netlink_packet_core::{DefaultNla, NetlinkMessage};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REQUEST};
+use netlink_packet_netfilter::nftables::{
+    Bitwise, ChainAttribute, ChainMessage, Cmp, DataAttribute, ExpressionAttribute, Expressions, GenMessage, Hook,
+    Immediate, InetHookNumber, ListAttribute, Lookup, Meta, MetaKey, NfTablesMessage, Operator, Payload, Register,
+    RuleAttribute, RuleMessage, SetAttribute, SetElementAttribute, SetElementList, SetElementMessage, SetFlags,
+    SetMessage, TableAttribute, TableFlags, TableMessage, Verdict, VerdictAttribute,
+};
+use netlink_packet_netfilter::none::ControlMessage;
+use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily};
+
+const SUBSYSTEM_NFTABLES: u16 = 10;
+const VERDICT_DROP: u32 = 0;
+const VERDICT_ACCEPT: u32 = 1;
+const NETWORK_HEADER: u32 = 1;
+const TRANSPORT_HEADER: u32 = 2;
+const PROTOCOL_ICMP: u8 = 1;
+const PROTOCOL_TCP: u8 = 6;
+
+/// A whole batch: begin, the operations, end. The operation at index i gets the sequence number `first + 1 + i`, and
+/// the last one asks for an acknowledgement, which the kernel sends after the commit.
+pub(super) fn batch(buffer: &mut Vec<u8>, table: &str, ops: &[Op], first: u32) {
+    buffer.clear();
+    control(buffer, ControlMessage::BatchBegin, first);
+    let mut sequence = first;
+    for (index, op) in ops.iter().enumerate() {
+        sequence = sequence.wrapping_add(1);
+        let (message, mut flags) = operation(table, op);
+        if index + 1 == ops.len() {
+            flags |= NLM_F_ACK;
+        }
+        push(buffer, header(), message, flags, sequence);
+    }
+    control(buffer, ControlMessage::BatchEnd, sequence.wrapping_add(1));
+}
+
+fn operation(table: &str, op: &Op) -> (NfTablesMessage, u16) {
+    let create = NLM_F_CREATE | NLM_F_EXCL;
+    match op {
+        Op::AddTable => {
+            let attributes = vec![TableAttribute::Name(table.into()), TableAttribute::Flags(TableFlags::Owner)];
+            (NfTablesMessage::NewTable(TableMessage { attributes }), create)
+        }
+        Op::DeleteTable => {
+            let attributes = vec![TableAttribute::Name(table.into())];
+            (NfTablesMessage::DeleteTable(TableMessage { attributes }), 0)
+        }
+        Op::AddSet(set) => (NfTablesMessage::NewSet(new_set(table, set)), create),
+        Op::AddChain(chain) => (NfTablesMessage::NewChain(new_chain(table, chain)), create),
+        Op::AddRule(rule) => (NfTablesMessage::NewRule(new_rule(table, rule)), NLM_F_CREATE | NLM_F_APPEND),
+        Op::AddElement(element) => (NfTablesMessage::NewSetElement(elements(table, element)), create),
+        // The echo carries the element with its last count, read after the element went out of force.
+        Op::DeleteElement(element) => (NfTablesMessage::DeleteSetElement(elements(table, element)), NLM_F_ECHO),
+    }
+}
+
+/// A request for every element of a set.
+pub(super) fn dump_elements(buffer: &mut Vec<u8>, table: &str, set: &Set, sequence: u32) {
+    buffer.clear();
+    let attributes = vec![SetElementList::Table(table.into()), SetElementList::Set(set.name.into())];
+    let message = NfTablesMessage::GetSetElement(SetElementMessage { attributes });
+    push(buffer, header(), message, NLM_F_DUMP, sequence);
+}
+
+/// A request for one element each, acknowledged, with consecutive sequence numbers from `first`.
+pub(super) fn get_elements(buffer: &mut Vec<u8>, table: &str, wanted: &[Element], first: u32) {
+    buffer.clear();
+    let mut sequence = first;
+    for element in wanted {
+        let message = NfTablesMessage::GetSetElement(elements(table, element));
+        push(buffer, header(), message, NLM_F_ACK, sequence);
+        sequence = sequence.wrapping_add(1);
+    }
+}
+
+/// A request for the table's rules.
+pub(super) fn dump_rules(buffer: &mut Vec<u8>, table: &str, sequence: u32) {
+    buffer.clear();
+    let attributes = vec![RuleAttribute::Table(table.into())];
+    push(buffer, header(), NfTablesMessage::GetRule(RuleMessage { attributes }), NLM_F_DUMP, sequence);
+}
+
+/// A request for the ruleset's generation.
+pub(super) fn get_generation(buffer: &mut Vec<u8>, sequence: u32) {
+    buffer.clear();
+    let family = NetfilterHeader::new(NetfilterProtoFamily::Unspec, 0, 0);
+    push(buffer, family, NfTablesMessage::GetGen(GenMessage { attributes: vec![] }), 0, sequence);
+}
+
+fn header() -> NetfilterHeader {
+    NetfilterHeader::new(NetfilterProtoFamily::IPv4, 0, 0)
+}
+
+fn control(buffer: &mut Vec<u8>, message: ControlMessage, sequence: u32) {
+    let header = NetfilterHeader::new(NetfilterProtoFamily::Unspec, 0, SUBSYSTEM_NFTABLES);
+    push(buffer, header, message, 0, sequence);
+}
+
+fn push(
+    buffer: &mut Vec<u8>,
+    family: NetfilterHeader,
+    message: impl Into<NetfilterMessageInner>,
+    flags: u16,
+    sequence: u32,
+) {
+    let mut message = NetlinkMessage::from(NetfilterMessage::new(family, message));
+    message.header.flags = NLM_F_REQUEST | flags;
+    message.header.sequence_number = sequence;
+    message.finalize();
+    // Every message is a multiple of four bytes long, because its attributes are padded.
+    let start = buffer.len();
+    buffer.resize(start + message.buffer_len(), 0);
+    message.serialize(&mut buffer[start..]);
+}
+
+fn elements(table: &str, element: &Element) -> SetElementMessage {
+    let key = SetElementAttribute::Key(DataAttribute::Value(element.key.wire().to_vec()));
+    let attributes = vec![
+        SetElementList::Table(table.into()),
+        SetElementList::Set(element.set.name.into()),
+        SetElementList::Elements(vec![ListAttribute::Element(vec![key])]),
+    ];
+    SetElementMessage { attributes }
+}
+
+fn new_set(table: &str, set: &Set) -> SetMessage {
+    // Types are informational to the kernel; nft prints by them: 7 is ipv4_addr, 13 is inet_service, six bits each.
+    let key_type = set.fields.iter().fold(0, |all, field| all << 6 | if field.is_address() { 7 } else { 13 });
+    let counter = vec![
+        ExpressionAttribute::Name("counter".into()),
+        ExpressionAttribute::Data(Expressions::Other { expression_type: "counter".into(), attributes: vec![] }),
+    ];
+    // NFTA_SET_EXPR holds one expression without a list around it, which the typed attribute can't say: it takes one
+    // of the two halves. Nested by hand.
+    let expression = nested(17, &counter);
+    // A key has at most four fields.
+    let length = set.fields.len() as u32 * 4;
+    let attributes = vec![
+        SetAttribute::Table(table.into()),
+        SetAttribute::Name(set.name.into()),
+        SetAttribute::Flags(SetFlags::empty()),
+        SetAttribute::KeyType(key_type),
+        SetAttribute::KeyLen(length),
+        SetAttribute::Id(1),
+        SetAttribute::UserData(byte_order(set.fields)),
+        SetAttribute::Other(expression),
+    ];
+    SetMessage { attributes }
+}
+
+/// The note that nft leaves for itself: the byte order of a key that is no concatenation (`NFTNL_UDATA_SET_KEYBYTEORDER`
+/// is 0, big endian is 2).
+fn byte_order(fields: &[Field]) -> Vec<u8> {
+    let order: u32 = if fields.len() == 1 { 2 } else { 0 };
+    let mut data = vec![0, 4];
+    data.extend(order.to_ne_bytes());
+    data
+}
+
+fn nested(kind: u16, attributes: &[ExpressionAttribute]) -> DefaultNla {
+    use netlink_packet_core::{Emitable, NLA_F_NESTED};
+    let mut value = vec![0; attributes.buffer_len()];
+    attributes.emit(&mut value);
+    DefaultNla::new(kind | NLA_F_NESTED, value)
+}
+
+fn new_chain(table: &str, chain: &Chain) -> ChainMessage {
+    let hook = match chain.hook {
+        At::Prerouting => InetHookNumber::PreRouting,
+        At::Forward => InetHookNumber::Forward,
+        At::Postrouting => InetHookNumber::PostRouting,
+    };
+    let attributes = vec![
+        ChainAttribute::Table(table.into()),
+        ChainAttribute::Name(chain.name.into()),
+        // The kernel reads the 32 bits as signed.
+        ChainAttribute::Hook(vec![Hook::Number(hook.into()), Hook::Priority(chain.priority as u32)]),
+        ChainAttribute::Policy(VERDICT_ACCEPT),
+        ChainAttribute::Type("filter".into()),
+    ];
+    ChainMessage { attributes }
+}
+
+fn new_rule(table: &str, rule: &Rule) -> RuleMessage {
+    let mut expressions = Vec::new();
+    let mut is_tcp = false;
+    for statement in rule.statements {
+        match statement {
+            Statement::TcpFlag(flag) => {
+                only_tcp(&mut expressions, &mut is_tcp);
+                expressions.push(load(TRANSPORT_HEADER, 13, 1, Register::Reg1));
+                expressions.push(Expressions::Bitwise(vec![
+                    Bitwise::SourceRegister(Register::Reg1),
+                    Bitwise::DestinationRegister(Register::Reg1),
+                    Bitwise::Length(1),
+                    Bitwise::Mask(DataAttribute::Value(vec![flag.bit()])),
+                    Bitwise::Xor(DataAttribute::Value(vec![0])),
+                ]));
+                expressions.push(compare(Operator::NotEqual, 0));
+            }
+            Statement::Icmp => {
+                expressions.push(load(NETWORK_HEADER, 9, 1, Register::Reg1));
+                expressions.push(compare(Operator::Equal, PROTOCOL_ICMP));
+            }
+            Statement::Lookup(set) => {
+                if set.fields.iter().any(|field| !field.is_address()) {
+                    only_tcp(&mut expressions, &mut is_tcp);
+                }
+                // 16-byte register 1 and the 32-bit registers 9, 10 and 11 lie one after another.
+                let registers = [Register::Reg1, Register::Reg32_01, Register::Reg32_02, Register::Reg32_03];
+                for (field, register) in set.fields.iter().zip(registers) {
+                    expressions.push(match field {
+                        Field::SourceAddress => load(NETWORK_HEADER, 12, 4, register),
+                        Field::DestinationAddress => load(NETWORK_HEADER, 16, 4, register),
+                        Field::SourcePort => load(TRANSPORT_HEADER, 0, 2, register),
+                        Field::DestinationPort => load(TRANSPORT_HEADER, 2, 2, register),
+                    });
+                }
+                expressions.push(Expressions::Lookup(vec![
+                    Lookup::Set(set.name.into()),
+                    Lookup::SourceRegister(Register::Reg1),
+                ]));
+            }
+            Statement::Drop => expressions.push(Expressions::Immediate(vec![
+                Immediate::DestinationRegister(Register::Verdict),
+                Immediate::Data(DataAttribute::Verdict(vec![VerdictAttribute::Code(Verdict::Other(VERDICT_DROP))])),
+            ])),
+        }
+    }
+    let attributes = vec![
+        RuleAttribute::Table(table.into()),
+        RuleAttribute::Chain(rule.chain.name.into()),
+        RuleAttribute::Expressions(expressions.into_iter().map(ListAttribute::from).collect()),
+    ];
+    RuleMessage { attributes }
+}
+
+fn only_tcp(expressions: &mut Vec<Expressions>, is_tcp: &mut bool) {
+    if !std::mem::replace(is_tcp, true) {
+        let register = Meta::DestinationRegister(Register::Reg1);
+        expressions.push(Expressions::Meta(vec![Meta::Key(MetaKey::L4Proto), register]));
+        expressions.push(compare(Operator::Equal, PROTOCOL_TCP));
+    }
+}
+
+fn load(base: u32, offset: u32, length: u32, register: Register) -> Expressions {
+    Expressions::Payload(vec![
+        Payload::DestinationRegister(register),
+        Payload::Base(base),
+        Payload::Offset(offset),
+        Payload::Len(length),
+    ])
+}
+
+fn compare(operator: Operator, value: u8) -> Expressions {
+    Expressions::Cmp(vec![
+        Cmp::SourceRegister(Register::Reg1),
+        Cmp::Op(operator),
+        Cmp::Data(DataAttribute::Value(vec![value])),
+    ])
+}

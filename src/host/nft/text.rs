@@ -1,0 +1,135 @@
+//! A table as the `nft` tool prints it.
+//!
+//! Only for people and for the tests that hold the rules to their golden text: nothing that this module prints is
+//! ever read by the kernel.
+
+use super::model::{Chain, Field, Hook, Key, Rule, Set, Statement, TcpFlag};
+use std::cmp::Ordering;
+use std::fmt::Write;
+
+/// The order in which `nft` prints the elements of a set.
+///
+/// A concatenation is compared as one little-endian number (`concat_expr_msort_value` of nftables' `src/mergesort.c`),
+/// a single field in network order.
+#[must_use]
+pub fn printing_order(fields: &[Field], one: &Key, other: &Key) -> Ordering {
+    let packed = |key: &Key| -> Vec<u8> {
+        let width = |field: &Field| if field.is_address() { 4 } else { 2 };
+        fields.iter().zip(key.wire().chunks(4)).flat_map(|(field, slot)| slot[..width(field)].to_vec()).collect()
+    };
+    let (one, other) = (packed(one), packed(other));
+    if fields.len() > 1 { one.iter().rev().cmp(other.iter().rev()) } else { one.cmp(&other) }
+}
+
+/// A table as `nft list ruleset` prints it, with the elements of each set (at most one where the key has one field)
+/// and all counters at zero. The comment with the owner's name is left out: it is the name of whichever process asks.
+#[must_use]
+pub fn print_table(
+    name: &str,
+    sets: &[(&'static Set, Vec<Key>)],
+    chains: &[&'static Chain],
+    rules: &[&'static Rule],
+) -> String {
+    let mut text = format!("table ip {name} {{\n\tflags owner\n");
+    for (set, keys) in sets {
+        let types = set.fields.iter().map(|f| if f.is_address() { "ipv4_addr" } else { "inet_service" });
+        let types: Vec<_> = types.collect();
+        // Writing to a String can't fail.
+        let _ = write!(text, "\n\tset {} {{\n\t\ttype {}\n\t\tcounter\n", set.name, types.join(" . "));
+        let mut keys = keys.clone();
+        keys.sort_by(|one, other| printing_order(set.fields, one, other));
+        let elements: Vec<_> =
+            keys.iter().map(|k| format!("{} counter packets 0 bytes 0", k.texts(set.fields).join(" . "))).collect();
+        if !elements.is_empty() {
+            let _ = writeln!(text, "\t\telements = {{ {} }}", elements.join(",\n\t\t\t     "));
+        }
+        text.push_str("\t}\n");
+    }
+    for chain in chains {
+        let _ = write!(
+            text,
+            "\n\tchain {} {{\n\t\ttype filter hook {} priority {}; policy accept;\n",
+            chain.name,
+            hook(chain.hook),
+            priority(chain.priority)
+        );
+        for rule in rules.iter().filter(|rule| rule.chain == *chain) {
+            let _ = writeln!(text, "\t\t{}", print_statements(rule.statements));
+        }
+        text.push_str("\t}\n");
+    }
+    text.push_str("}\n");
+    text
+}
+
+/// The statements of a rule, without its chain.
+pub(super) fn print_statements(statements: &[Statement]) -> String {
+    let print = |statement: &Statement| match statement {
+        Statement::TcpFlag(TcpFlag::Fin) => "tcp flags fin".to_string(),
+        Statement::TcpFlag(TcpFlag::Rst) => "tcp flags rst".to_string(),
+        Statement::Icmp => "ip protocol icmp".to_string(),
+        Statement::Lookup(set) => {
+            let fields: Vec<_> = set.fields.iter().copied().map(field).collect();
+            format!("{} @{}", fields.join(" . "), set.name)
+        }
+        Statement::Drop => "drop".to_string(),
+    };
+    statements.iter().map(print).collect::<Vec<_>>().join(" ")
+}
+
+fn field(field: Field) -> &'static str {
+    match field {
+        Field::SourceAddress => "ip saddr",
+        Field::SourcePort => "tcp sport",
+        Field::DestinationAddress => "ip daddr",
+        Field::DestinationPort => "tcp dport",
+    }
+}
+
+fn hook(hook: Hook) -> &'static str {
+    match hook {
+        Hook::Prerouting => "prerouting",
+        Hook::Forward => "forward",
+        Hook::Postrouting => "postrouting",
+    }
+}
+
+fn priority(priority: i32) -> String {
+    match priority {
+        -300 => "raw".to_string(),
+        0 => "filter".to_string(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, SocketAddrV4};
+
+    #[test]
+    fn a_concatenation_is_ordered_from_its_last_byte() {
+        const PAIR: &[Field] = &[Field::SourceAddress, Field::DestinationAddress];
+        let at = |last: u8| SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, last), 1);
+        let one_to_two = Key::of(PAIR, at(1), at(2));
+        let two_to_one = Key::of(PAIR, at(2), at(1));
+        assert_eq!(printing_order(PAIR, &two_to_one, &one_to_two), Ordering::Less);
+        const ONE: &[Field] = &[Field::DestinationAddress];
+        let near = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 9), 1);
+        let far = SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 1), 1);
+        assert_eq!(printing_order(ONE, &Key::of(ONE, far, near), &Key::of(ONE, near, far)), Ordering::Less);
+    }
+
+    #[test]
+    fn keys_print_their_fields() {
+        const FLOW: &[Field] =
+            &[Field::SourceAddress, Field::SourcePort, Field::DestinationAddress, Field::DestinationPort];
+        let source = SocketAddrV4::new(Ipv4Addr::new(10, 64, 128, 1), 40000);
+        let destination = SocketAddrV4::new(Ipv4Addr::new(10, 128, 128, 1), 7000);
+        let key = Key::of(FLOW, source, destination);
+        assert_eq!(key.texts(FLOW).join(" . "), "10.64.128.1 . 40000 . 10.128.128.1 . 7000");
+        assert_eq!(key.wire().len(), 16);
+        assert_eq!(Key::from_wire(key.wire()), Some(key));
+        assert_eq!(Key::from_wire(&[0; 17]), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! What `/proc` says of a process: identity, command line, memory, processor time.
+//!
+//! A process is identified by number *and* start time: a number alone is given away again. What is left out: sockets.
+
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs;
+
+/// One process, and no later one under the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Process id, as the reader's PID namespace counts.
+    pub pid: u32,
+    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
+    pub start_ticks: u64,
+}
+
+/// What a process, or a tree of them, has used so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    /// Sum of the peaks of resident memory (`VmHWM`) in KiB.
+    pub peak_rss_kib: u64,
+    /// User and system time in milliseconds, with that of children already waited for.
+    pub cpu_ms: u64,
+    /// How many processes were counted.
+    pub processes: u32,
+}
+
+struct Stat {
+    state: char,
+    parent: u32,
+    cpu_ticks: u64,
+    start_ticks: u64,
+}
+
+/// `USER_HZ`: fixed to 100 in the interface of every architecture that Rust's std runs on.
+const TICK_MS: u64 = 10;
+
+fn stat(pid: u32) -> Option<Stat> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn parse_stat(text: &str) -> Option<Stat> {
+    // The name stands in parentheses and may itself contain some: the fields start after the last one.
+    let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    Some(Stat {
+        state: fields.first()?.chars().next()?,
+        parent: u32::try_from(number(4)?).ok()?,
+        cpu_ticks: number(14)? + number(15)? + number(16)? + number(17)?,
+        start_ticks: number(22)?,
+    })
+}
+
+/// Identity of a running process; `None` when there is none, or only its zombie.
+#[must_use]
+pub fn identity(pid: u32) -> Option<Identity> {
+    let stat = stat(pid)?;
+    (!matches!(stat.state, 'Z' | 'X')).then_some(Identity { pid, start_ticks: stat.start_ticks })
+}
+
+/// Whether exactly this process still runs.
+#[must_use]
+pub fn is_running(process: Identity) -> bool {
+    identity(process.pid) == Some(process)
+}
+
+/// The arguments that a process was started with; empty for a zombie or a kernel thread.
+#[must_use]
+pub fn command_line(pid: u32) -> Vec<String> {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    bytes.split(|b| *b == 0).filter(|a| !a.is_empty()).map(|a| String::from_utf8_lossy(a).into_owned()).collect()
+}
+
+/// All process ids that this `/proc` shows.
+#[must_use]
+pub fn pids() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// What a process and all its descendants have used; a process that ends meanwhile is left out.
+#[must_use]
+pub fn tree_usage(root: u32) -> Usage {
+    let stats: HashMap<u32, Stat> = pids().into_iter().filter_map(|pid| Some((pid, stat(pid)?))).collect();
+    let mut total = Usage::default();
+    let mut todo = vec![root];
+    while let Some(pid) = todo.pop() {
+        let Some(stat) = stats.get(&pid) else { continue };
+        total.cpu_ms += stat.cpu_ticks * TICK_MS;
+        total.peak_rss_kib += peak_rss_kib(pid).unwrap_or(0);
+        total.processes += 1;
+        todo.extend(stats.iter().filter(|(_, s)| s.parent == pid).map(|(child, _)| *child));
+    }
+    total
+}
+
+/// Peak resident memory of one process in KiB (`VmHWM`); `None` when it is gone.
+#[must_use]
+pub fn peak_rss_kib(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+/// The kernel's identifier of this boot: start times and process ids are comparable within one only.
+#[must_use]
+pub fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_does_not_shift_the_fields() {
+        let text = "42 (a) b (c)) S 7 42 42 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 98765 1000 200";
+        let stat = parse_stat(text).unwrap();
+        assert_eq!((stat.state, stat.parent, stat.cpu_ticks, stat.start_ticks), ('S', 7, 100, 98765));
+        assert!(parse_stat("42 (cut").is_none());
+    }
+
+    #[test]
+    fn this_process_is_itself_and_has_used_memory() {
+        let me = identity(std::process::id()).unwrap();
+        assert!(is_running(me));
+        assert!(!is_running(Identity { start_ticks: me.start_ticks + 1, ..me }));
+        let usage = tree_usage(me.pid);
+        assert!(usage.peak_rss_kib > 500 && usage.processes >= 1, "{usage:?}");
+        assert!(!command_line(me.pid).is_empty());
+    }
+}

@@ -1,0 +1,178 @@
+//! A broker that runs, and what all kinds have in common: waiting until it answers, and ending it.
+
+use super::LabError;
+use super::netns::ADMIN;
+use crate::host::clock::Clock;
+use crate::host::netns::NetNs;
+use crate::host::process::Process;
+use crate::host::procfs::{Usage, tree_usage};
+use crate::scenario::BrokerKind;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a broker may take until it answers. RabbitMQ takes 4 to 8 s, and several times that on a busy machine.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+
+/// Time between two attempts to reach a broker that starts.
+const POLL: Duration = Duration::from_millis(20);
+
+/// A broker that runs in the lab. Dropped, it is killed; [`super::Lab::close`] also says what went wrong.
+#[derive(Debug)]
+pub struct Broker {
+    /// Which.
+    pub kind: BrokerKind,
+    /// The port that it listens on, on every address of the server namespace.
+    pub port: u16,
+    /// Login.
+    pub user: String,
+    /// Password of this run. Never written to a run directory.
+    pub password: String,
+    /// Version, where it tells.
+    pub version: Option<String>,
+    /// From the start of its process to the first answered login.
+    pub startup: Duration,
+    /// Its log.
+    pub log: PathBuf,
+    pub(super) process: Process,
+    /// Processes that it needs; ended after it.
+    pub(super) helpers: Vec<Process>,
+    /// Its private directory; removed at the end.
+    pub(super) dir: PathBuf,
+}
+
+impl Broker {
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Its address for the producer and the harness, outside of all trials.
+    #[must_use]
+    pub fn admin(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(ADMIN, self.port)
+    }
+
+    /// Memory and processor time that it used so far, with its own children.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        tree_usage(self.pid())
+    }
+
+    /// How it ended, in words, where it did.
+    ///
+    /// # Errors
+    /// When it can't be waited for.
+    pub fn ended(&mut self) -> io::Result<Option<String>> {
+        Ok(self.process.try_wait()?.map(|status| status.to_string()))
+    }
+
+    /// The end of its log, for a message.
+    #[must_use]
+    pub fn last_words(&self) -> String {
+        last_words(&[&self.log])
+    }
+
+    pub(super) fn close(mut self) -> Vec<LabError> {
+        let kind = self.kind;
+        let mut errors = Vec::new();
+        let mut note = |what: &'static str, result: io::Result<()>| {
+            if let Err(source) = result {
+                errors.push(LabError::Io { kind, what, source });
+            }
+        };
+        note("end it", self.process.kill().map(drop));
+        for helper in &mut self.helpers {
+            note("end its helper", helper.kill().map(drop));
+        }
+        note("remove its files", std::fs::remove_dir_all(&self.dir));
+        errors
+    }
+}
+
+/// Waits until `handshake` succeeds on a connection to the port, made inside the namespace. Returns the time it took.
+///
+/// # Errors
+/// As soon as the process ends, or at the deadline; with the end of `logs`.
+pub(super) fn wait_ready(
+    kind: BrokerKind,
+    port: u16,
+    process: &mut Process,
+    ns: &NetNs,
+    clock: Clock,
+    logs: &[&Path],
+    handshake: impl Fn(&mut TcpStream) -> io::Result<()> + Sync,
+) -> Result<Duration, LabError> {
+    let started = clock.now();
+    let broken = |what: String| LabError::Broker { kind, what, log: last_words(logs) };
+    loop {
+        let attempt = ns.run(|| {
+            let mut stream = TcpStream::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+            stream.set_write_timeout(Some(Duration::from_secs(10)))?;
+            handshake(&mut stream)
+        });
+        let took = clock.now().since(started);
+        let Err(error) = attempt else { return Ok(took) };
+        // The pause between two attempts is also the watch for an early end.
+        if let Some(status) =
+            process.wait_at_most(POLL).map_err(|source| LabError::Io { kind, what: "wait for it", source })?
+        {
+            return Err(broken(format!("ended while it started ({status})")));
+        }
+        if took > READY_WITHIN {
+            return Err(broken(format!("did not answer within {} s ({error})", READY_WITHIN.as_secs())));
+        }
+    }
+}
+
+/// The last lines of some files, at most 15 each.
+fn last_words(files: &[&Path]) -> String {
+    let tail = |path: &Path| -> io::Result<String> {
+        let mut file = std::fs::File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(4096)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+        Ok(lines[lines.len().saturating_sub(15)..].join("\n"))
+    };
+    let words: Vec<String> = files.iter().filter_map(|f| tail(f).ok()).filter(|t| !t.is_empty()).collect();
+    if words.is_empty() { "(nothing)".into() } else { words.join("\n") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_that_ends_early_is_an_error_at_once_with_its_last_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let mut launch = crate::host::process::Launch::new("/bin/sh").args(["-c", "echo 'no such port'; exit 3"]);
+        launch.stdout = crate::host::process::Stream::File(log.clone());
+        let mut process = launch.spawn().unwrap();
+        let ns = NetNs::current("here").unwrap();
+        // Port 1 refuses; the end of the process is what ends the wait, long before the deadline.
+        let clock = Clock::start();
+        let result = wait_ready(BrokerKind::Redis, 1, &mut process, &ns, clock, &[&log], |_| Ok(()));
+        let text = result.unwrap_err().to_string();
+        assert!(text.contains("exit status: 3") && text.contains("no such port"), "{text}");
+        assert!(clock.now().as_secs() < 10.0);
+    }
+
+    #[test]
+    fn last_words_are_the_last_lines_of_each_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+        std::fs::write(&a, (0..40).map(|i| format!("line {i}\n\n")).collect::<String>()).unwrap();
+        std::fs::write(&b, "").unwrap();
+        let words = last_words(&[&a, &b, Path::new("/nonexistent/c")]);
+        assert_eq!(words.lines().count(), 15);
+        assert!(words.starts_with("line 25") && words.ends_with("line 39"));
+        assert_eq!(last_words(&[&b]), "(nothing)");
+    }
+}

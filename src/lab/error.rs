@@ -1,0 +1,88 @@
+//! What can go wrong with a lab.
+
+use crate::scenario::BrokerKind;
+use std::io;
+use std::net::Ipv4Addr;
+use thiserror::Error;
+
+/// Why a lab could not be built or closed. The message names the part and, where there is one, the mend.
+#[derive(Debug, Error)]
+pub enum LabError {
+    /// A program is missing.
+    #[error("{program} is not installed; {mend}")]
+    NoProgram {
+        /// Its name.
+        program: &'static str,
+        /// The command that installs it.
+        mend: &'static str,
+    },
+    /// More arms than the address plan has room for.
+    #[error("{count} arms are more than the {limit} that a lab has addresses for")]
+    TooManyArms {
+        /// Arms asked for.
+        count: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// More trials than the address plan has room for.
+    #[error("arm `{arm}` has {count} trials, more than the {limit} that an arm has addresses for")]
+    TooManyTrials {
+        /// The arm.
+        arm: String,
+        /// Trials asked for.
+        count: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// A trial's addresses lie outside of its arm's networks.
+    #[error("arm `{arm}`: {client} to {server} is outside of the arm's networks")]
+    Address {
+        /// The arm.
+        arm: String,
+        /// The client's address.
+        client: Ipv4Addr,
+        /// The broker's address for it.
+        server: Ipv4Addr,
+    },
+    /// A sysctl that this kernel doesn't have or doesn't take.
+    #[error("arm `{arm}`: sysctl {name}={value}: {source}")]
+    Sysctl {
+        /// The arm.
+        arm: String,
+        /// Name without `net.ipv4.`.
+        name: String,
+        /// The value asked for.
+        value: i64,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The lab was to be built in a namespace that somebody uses.
+    #[error("the router's network namespace already has the links {links}; a lab is only built in an empty one")]
+    NotEmpty {
+        /// The links besides the loopback.
+        links: String,
+    },
+    /// A namespace, link or route could not be made.
+    #[error("can't build the lab's network: {0}")]
+    Network(io::Error),
+    /// A file or process of a broker could not be handled.
+    #[error("{kind}: can't {what}: {source}")]
+    Io {
+        /// The broker.
+        kind: BrokerKind,
+        /// What was tried.
+        what: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A broker ended or did not get ready.
+    #[error("{kind} {what}; its last words:\n{log}")]
+    Broker {
+        /// The broker.
+        kind: BrokerKind,
+        /// What happened.
+        what: String,
+        /// The end of its log and output.
+        log: String,
+    },
+}

@@ -1,0 +1,145 @@
+//! Where a run takes place: client namespaces, a router between, and real brokers in a server namespace.
+//!
+//! ```text
+//! client of arm k ──10.251.k.0/30──┐
+//! client of arm …                  ├── router ──10.252.0.0/30── server: brokers on 0.0.0.0
+//! producer ───────10.250.0.0/30────┘
+//! ```
+//! Arm `k` owns the client addresses 10.(64+k).0.0/16 and the server addresses 10.(128+k).0.0/16, a pair for each
+//! trial: a client that connects to its own server address gets its own source address from the route, without
+//! binding. Neighbours are permanent entries, so ARP is never part of what is measured. Namespaces are held by
+//! descriptors alone and end with them. What is left out: faults, clients and observation.
+
+mod amqp;
+mod broker;
+mod error;
+mod netns;
+mod rabbitmq;
+mod redis;
+
+pub use broker::Broker;
+pub use error::LabError;
+pub use netns::{ADMIN, ArmNet, PRODUCER, RouterNs};
+
+use crate::host::clock::Clock;
+use crate::host::netns::NetNs;
+use crate::host::programs::Program;
+use crate::scenario::{BrokerKind, BrokerSettings};
+use std::path::PathBuf;
+
+/// The most arms: second octets 64 to 127 are clients, 128 to 191 are servers.
+pub const MAX_ARMS: usize = 64;
+
+/// The most trials of an arm: 120 third octets from 128 on, 250 addresses each.
+pub const MAX_TRIALS_OF_ARM: usize = 30_000;
+
+/// What to build.
+#[derive(Debug)]
+pub struct LabSpec<'a> {
+    /// The run's id; it stands in the brokers' command lines.
+    pub run_id: String,
+    /// A private, writable directory for the brokers' files.
+    pub work_dir: PathBuf,
+    /// The arms, in the plan's order.
+    pub arms: Vec<ArmNet>,
+    /// The brokers.
+    pub brokers: &'a BrokerSettings,
+    /// `RLIMIT_NOFILE` of the brokers.
+    pub nofile: u64,
+    /// Which namespace becomes the router.
+    pub router: RouterNs,
+}
+
+/// A lab that stands: every broker answered a login.
+#[derive(Debug)]
+pub struct Lab {
+    /// Between all others; the only place for faults.
+    pub router: NetNs,
+    /// Where the brokers are.
+    pub server: NetNs,
+    /// Where the publisher of the numbered messages runs.
+    pub producer: NetNs,
+    /// Where the subjects run, one an arm, in the plan's order.
+    pub clients: Vec<NetNs>,
+    /// The brokers, in the order of the settings; `BrokerKind::None` has none.
+    pub brokers: Vec<Broker>,
+}
+
+impl Lab {
+    /// Builds the network, then starts all brokers at once and waits until each has answered a login.
+    ///
+    /// Programs, counts, addresses and the emptiness of the router are checked before anything is created.
+    ///
+    /// # Errors
+    /// The first [`LabError`]; what was already built is gone when it returns.
+    pub fn build(spec: &LabSpec<'_>, clock: Clock) -> Result<Self, LabError> {
+        let programs = Programs::locate(&spec.brokers.kinds)?;
+        netns::validate(&spec.arms)?;
+        let network = netns::build(spec)?;
+        let mut brokers = Vec::new();
+        std::thread::scope(|scope| {
+            let starts: Vec<_> = spec
+                .brokers
+                .kinds
+                .iter()
+                .filter_map(|kind| {
+                    let (programs, server) = (&programs, &network.server);
+                    match kind {
+                        BrokerKind::None => None,
+                        BrokerKind::Rabbitmq => Some(scope.spawn(|| rabbitmq::start(spec, programs, server, clock))),
+                        BrokerKind::Redis => Some(scope.spawn(|| redis::start(spec, programs, server, clock))),
+                    }
+                })
+                .collect();
+            let mut first_error = None;
+            for start in starts {
+                match start.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+                    Ok(broker) => brokers.push(broker),
+                    Err(e) => first_error = first_error.or(Some(e)),
+                }
+            }
+            first_error.map_or(Ok(()), Err)
+        })?;
+        let netns::Network { router, server, producer, clients } = network;
+        Ok(Self { router, server, producer, clients, brokers })
+    }
+
+    /// The broker of a kind.
+    #[must_use]
+    pub fn broker(&self, kind: BrokerKind) -> Option<&Broker> {
+        self.brokers.iter().find(|b| b.kind == kind)
+    }
+
+    /// Ends every broker and lets the namespaces go; goes on past errors.
+    ///
+    /// # Errors
+    /// All that went wrong.
+    pub fn close(self) -> Result<(), Vec<LabError>> {
+        let errors: Vec<LabError> = self.brokers.into_iter().flat_map(Broker::close).collect();
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+}
+
+/// The programs that a lab needs, found beforehand.
+struct Programs {
+    rabbitmq: Option<PathBuf>,
+    epmd: Option<PathBuf>,
+    redis: Option<PathBuf>,
+}
+
+impl Programs {
+    fn locate(kinds: &[BrokerKind]) -> Result<Self, LabError> {
+        let need = |kind: BrokerKind, program: Program| {
+            if !kinds.contains(&kind) {
+                return Ok(None);
+            }
+            let missing = LabError::NoProgram { program: program.name(), mend: program.mend() };
+            program.locate().map(Some).ok_or(missing)
+        };
+        Ok(Self {
+            rabbitmq: need(BrokerKind::Rabbitmq, Program::RabbitmqServer)?,
+            epmd: need(BrokerKind::Rabbitmq, Program::Epmd)?,
+            redis: need(BrokerKind::Redis, Program::RedisServer)?,
+        })
+    }
+}

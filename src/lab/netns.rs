@@ -1,0 +1,251 @@
+//! The lab's namespaces, links, addresses and routes.
+
+use super::{LabError, LabSpec, MAX_ARMS, MAX_TRIALS_OF_ARM};
+use crate::host::netlink::{Mac, Op, apply, link_names};
+use crate::host::netns::NetNs;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+/// The server's address for the producer and the harness itself, outside of the trials' ranges.
+pub const ADMIN: Ipv4Addr = Ipv4Addr::new(10, 192, 0, 1);
+
+/// The producer's address.
+pub const PRODUCER: Ipv4Addr = Ipv4Addr::new(10, 250, 0, 2);
+
+const SERVER_LINK: Ipv4Addr = Ipv4Addr::new(10, 252, 0, 2);
+/// All servers' addresses: 10.128.0.0/10.
+const SERVERS: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 128, 0, 0), 10);
+
+/// What the network has to know of an arm.
+#[derive(Debug, Clone, Default)]
+pub struct ArmNet {
+    /// Its name, for messages.
+    pub name: String,
+    /// Sysctls of its namespace, named without `net.ipv4.`.
+    pub sysctl: BTreeMap<String, i64>,
+    /// Client and server address of each of its trials.
+    pub pairs: Vec<(Ipv4Addr, Ipv4Addr)>,
+}
+
+/// Which namespace becomes the router.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouterNs {
+    /// That of the calling thread, which must hold nothing but a loopback: the engine's own inside a supervised run.
+    Current,
+    /// A new one.
+    New,
+}
+
+pub(super) struct Network {
+    pub router: NetNs,
+    pub server: NetNs,
+    pub producer: NetNs,
+    pub clients: Vec<NetNs>,
+}
+
+/// Checks counts and addresses.
+pub(super) fn validate(arms: &[ArmNet]) -> Result<(), LabError> {
+    if arms.len() > MAX_ARMS {
+        return Err(LabError::TooManyArms { count: arms.len(), limit: MAX_ARMS });
+    }
+    for (k, arm) in arms.iter().enumerate() {
+        if arm.pairs.len() > MAX_TRIALS_OF_ARM {
+            let (arm, count) = (arm.name.clone(), arm.pairs.len());
+            return Err(LabError::TooManyTrials { arm, count, limit: MAX_TRIALS_OF_ARM });
+        }
+        let inside = |address: &Ipv4Addr, network: Ipv4Addr| address.octets()[..2] == network.octets()[..2];
+        let outside = |(c, s): &&(Ipv4Addr, Ipv4Addr)| !inside(c, clients_of(k)) || !inside(s, servers_of(k));
+        if let Some((client, server)) = arm.pairs.iter().find(outside) {
+            return Err(LabError::Address { arm: arm.name.clone(), client: *client, server: *server });
+        }
+    }
+    Ok(())
+}
+
+/// 10.(64+k).0.0/16; `k` is below [`MAX_ARMS`], so the octets fit.
+fn clients_of(k: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 64 + k as u8, 0, 0)
+}
+
+/// 10.(128+k).0.0/16.
+fn servers_of(k: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 128 + k as u8, 0, 0)
+}
+
+/// A leaf of the star around the router: its link's network is a /30 with the router at .1 and the leaf at .2.
+struct Leaf<'a> {
+    ns: &'a NetNs,
+    /// Name of the router's end.
+    link: String,
+    /// The leaf's own address.
+    address: Ipv4Addr,
+    /// Numbers the hardware addresses.
+    number: u8,
+}
+
+impl Leaf<'_> {
+    fn gateway(&self) -> Ipv4Addr {
+        let [a, b, c, _] = self.address.octets();
+        Ipv4Addr::new(a, b, c, 1)
+    }
+
+    fn mac(&self, of_router: bool) -> Mac {
+        [0x02, 0x68, 0x6f, 0, self.number, u8::from(of_router)]
+    }
+
+    /// In the router: the pair, its address, the neighbour.
+    fn router_ops(&self) -> Vec<Op> {
+        let link = self.link.clone();
+        vec![
+            Op::Veth {
+                name: link.clone(),
+                mac: self.mac(true),
+                peer: "eth0".into(),
+                peer_mac: self.mac(false),
+                peer_ns: self.ns.clone(),
+            },
+            Op::Address { link: link.clone(), address: self.gateway(), prefix: 30 },
+            Op::Up { link: link.clone() },
+            Op::Neighbour { link, address: self.address, mac: self.mac(false) },
+        ]
+    }
+
+    /// In the leaf, once the pair is there.
+    fn own_ops(&self) -> Vec<Op> {
+        let link = || "eth0".to_string();
+        vec![
+            Op::Address { link: link(), address: self.address, prefix: 30 },
+            Op::Up { link: link() },
+            Op::Neighbour { link: link(), address: self.gateway(), mac: self.mac(true) },
+        ]
+    }
+}
+
+fn sysctl(name: &str, value: i64) -> Op {
+    Op::Sysctl { name: name.into(), value }
+}
+
+/// Before any link is made, so that links start with it: the kernel may hand a new namespace the host's values.
+fn base_ops() -> Vec<Op> {
+    let mut ops = vec![Op::Up { link: "lo".into() }];
+    for of in ["all", "default", "lo"] {
+        ops.push(sysctl(&format!("ipv4.conf.{of}.rp_filter"), 0));
+        ops.push(sysctl(&format!("ipv4.conf.{of}.send_redirects"), 0));
+        ops.push(sysctl(&format!("ipv4.conf.{of}.accept_redirects"), 0));
+    }
+    ops
+}
+
+pub(super) fn build(spec: &LabSpec<'_>) -> Result<Network, LabError> {
+    let router = match spec.router {
+        RouterNs::New => NetNs::create("router"),
+        RouterNs::Current => NetNs::current("router"),
+    }
+    .map_err(LabError::Network)?;
+    let mut links = link_names(&router).map_err(LabError::Network)?;
+    links.retain(|l| l != "lo");
+    if !links.is_empty() {
+        return Err(LabError::NotEmpty { links: links.join(", ") });
+    }
+    let create = |name: &str| NetNs::create(name).map_err(LabError::Network);
+    let (server, producer) = (create("server")?, create("producer")?);
+    let clients = spec.arms.iter().map(|arm| create(&arm.name)).collect::<Result<Vec<_>, _>>()?;
+
+    let mut ops = base_ops();
+    ops.push(sysctl("ipv4.ip_forward", 1));
+    apply(&router, &ops).map_err(LabError::Network)?;
+    for (ns, arm) in clients.iter().zip(&spec.arms) {
+        apply(ns, &base_ops()).map_err(LabError::Network)?;
+        set_sysctls(ns, arm)?;
+    }
+    wire(spec, &router, &server, &producer, &clients).map_err(LabError::Network)?;
+    Ok(Network { router, server, producer, clients })
+}
+
+fn set_sysctls(ns: &NetNs, arm: &ArmNet) -> Result<(), LabError> {
+    for (name, value) in &arm.sysctl {
+        apply(ns, &[sysctl(&format!("ipv4.{name}"), *value)]).map_err(|source| LabError::Sysctl {
+            arm: arm.name.clone(),
+            name: name.clone(),
+            value: *value,
+            source,
+        })?;
+    }
+    Ok(())
+}
+
+fn wire(
+    spec: &LabSpec<'_>,
+    router: &NetNs,
+    server: &NetNs,
+    producer: &NetNs,
+    clients: &[NetNs],
+) -> std::io::Result<()> {
+    let route = |(to, prefix): (Ipv4Addr, u8), via: Ipv4Addr| Op::Route { to, prefix, via, source: None };
+    let everywhere = (Ipv4Addr::UNSPECIFIED, 0);
+
+    let leaf = Leaf { ns: server, link: "server".into(), address: SERVER_LINK, number: 254 };
+    let mut ops = leaf.router_ops();
+    ops.push(route(SERVERS, SERVER_LINK));
+    ops.push(route((ADMIN, 32), SERVER_LINK));
+    apply(router, &ops)?;
+    let mut ops = base_ops();
+    // Thousands of clients connect at once: no queue of the kernel may be shorter than the broker's own.
+    ops.push(sysctl("core.somaxconn", 65_535));
+    ops.push(sysctl("ipv4.tcp_max_syn_backlog", 65_535));
+    ops.extend(leaf.own_ops());
+    ops.push(Op::Local { to: SERVERS.0, prefix: SERVERS.1 });
+    ops.push(Op::Address { link: "lo".into(), address: ADMIN, prefix: 32 });
+    ops.push(route(everywhere, leaf.gateway()));
+    apply(server, &ops)?;
+
+    let leaf = Leaf { ns: producer, link: "producer".into(), address: PRODUCER, number: 253 };
+    apply(router, &leaf.router_ops())?;
+    let mut ops = base_ops();
+    ops.extend(leaf.own_ops());
+    ops.push(route(everywhere, leaf.gateway()));
+    apply(producer, &ops)?;
+
+    for (k, (ns, arm)) in clients.iter().zip(&spec.arms).enumerate() {
+        // Checked by `validate`: k is below 64.
+        let number = k as u8;
+        let leaf = Leaf { ns, link: format!("arm{k}"), address: Ipv4Addr::new(10, 251, number, 2), number };
+        let mut ops = leaf.router_ops();
+        ops.push(route((clients_of(k), 16), leaf.address));
+        apply(router, &ops)?;
+        let mut ops = leaf.own_ops();
+        ops.push(Op::Local { to: clients_of(k), prefix: 16 });
+        let via = leaf.gateway();
+        ops.extend(arm.pairs.iter().map(|(c, s)| Op::Route { to: *s, prefix: 32, via, source: Some(*c) }));
+        apply(ns, &ops)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arm(pairs: Vec<(Ipv4Addr, Ipv4Addr)>) -> ArmNet {
+        ArmNet { name: "a".into(), pairs, ..ArmNet::default() }
+    }
+
+    #[test]
+    fn limits_are_checked_before_anything_is_made() {
+        assert!(validate(&vec![arm(Vec::new()); 64]).is_ok());
+        assert!(matches!(validate(&vec![arm(Vec::new()); 65]), Err(LabError::TooManyArms { count: 65, .. })));
+        let pair = (Ipv4Addr::new(10, 64, 128, 1), Ipv4Addr::new(10, 128, 128, 1));
+        assert!(validate(&[arm(vec![pair; 30_000])]).is_ok());
+        assert!(matches!(validate(&[arm(vec![pair; 30_001])]), Err(LabError::TooManyTrials { .. })));
+        assert!(matches!(validate(&[arm(vec![]), arm(vec![pair])]), Err(LabError::Address { .. })));
+    }
+
+    #[test]
+    fn a_leaf_and_its_router_have_different_hardware_addresses() {
+        let ns = NetNs::current("x").unwrap();
+        let leaf = Leaf { ns: &ns, link: "arm3".into(), address: Ipv4Addr::new(10, 251, 3, 2), number: 3 };
+        assert_eq!(leaf.gateway(), Ipv4Addr::new(10, 251, 3, 1));
+        assert_ne!(leaf.mac(true), leaf.mac(false));
+        assert_eq!(leaf.mac(true)[0] & 3, 2, "locally administered, not multicast");
+    }
+}

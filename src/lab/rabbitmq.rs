@@ -1,0 +1,200 @@
+//! A real RabbitMQ of the run's own: its files, its configuration, its port mapper, its start.
+
+use super::broker::{Broker, wait_ready};
+use super::{LabError, LabSpec, Programs, amqp};
+use crate::host::clock::Clock;
+use crate::host::netns::NetNs;
+use crate::host::process::{Launch, Process, Stream};
+use crate::host::programs::Program;
+use crate::host::secret::password;
+use crate::scenario::{BrokerKind, BrokerSettings};
+use crate::units::Setting;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+const KIND: BrokerKind = BrokerKind::Rabbitmq;
+const USER: &str = "halfopen";
+const EPMD_PORT: u16 = 4369;
+
+/// Starts it and waits for a login.
+pub(super) fn start(spec: &LabSpec<'_>, programs: &Programs, server: &NetNs, clock: Clock) -> Result<Broker, LabError> {
+    let (Some(program), Some(epmd)) = (&programs.rabbitmq, &programs.epmd) else {
+        return Err(LabError::NoProgram {
+            program: Program::RabbitmqServer.name(),
+            mend: Program::RabbitmqServer.mend(),
+        });
+    };
+    let io = |what: &'static str| move |source: io::Error| LabError::Io { kind: KIND, what, source };
+    let password = password().map_err(io("make a password"))?;
+    let files = Files::new(spec.work_dir.join("rabbitmq"));
+    files.write(spec.brokers, &password).map_err(io("write its files"))?;
+    // Before it and as a child of our own: the one that Erlang would start detaches and outlives the broker.
+    let epmd = start_epmd(epmd, &spec.run_id, &files, server, clock)?;
+    let mut launch = Launch::new(program);
+    launch.env = files.environment(&spec.run_id, spec.nofile);
+    launch.only_env = true;
+    launch.cwd = Some(files.dir.clone());
+    launch.netns = Some(server.clone());
+    launch.nofile = Some(spec.nofile);
+    (launch.stdout, launch.stderr) = (Stream::File(files.output()), Stream::File(files.output()));
+    let mut process = launch.spawn().map_err(io("start it"))?;
+    let log = files.log();
+    let port = KIND.port();
+    let handshake = |stream: &mut TcpStream| amqp::log_in(stream, USER, &password);
+    let startup = wait_ready(KIND, port, &mut process, server, clock, &[&log, &files.output()], handshake)?;
+    Ok(Broker {
+        kind: KIND,
+        port,
+        user: USER.into(),
+        version: Program::RabbitmqServer.version(program),
+        startup,
+        log,
+        process,
+        helpers: vec![epmd],
+        dir: files.dir,
+        password,
+    })
+}
+
+fn start_epmd(program: &Path, run_id: &str, files: &Files, server: &NetNs, clock: Clock) -> Result<Process, LabError> {
+    let mut launch = Launch::new(program).args(["-address", "127.0.0.1", "-port", &EPMD_PORT.to_string()]);
+    launch.netns = Some(server.clone());
+    launch.env = vec![("HALFOPEN_RUN_ID".into(), run_id.into())];
+    launch.only_env = true;
+    (launch.stdout, launch.stderr) = (Stream::File(files.output()), Stream::File(files.output()));
+    let what = "start its port mapper";
+    let mut epmd = launch.spawn().map_err(|source| LabError::Io { kind: KIND, what, source })?;
+    wait_ready(KIND, EPMD_PORT, &mut epmd, server, clock, &[&files.output()], |_| Ok(()))?;
+    Ok(epmd)
+}
+
+struct Files {
+    dir: PathBuf,
+}
+
+impl Files {
+    fn new(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.join("log/rabbitmq.log")
+    }
+
+    /// What it prints before its log begins.
+    fn output(&self) -> PathBuf {
+        self.dir.join("output")
+    }
+
+    fn write(&self, settings: &BrokerSettings, password: &str) -> io::Result<()> {
+        for dir in ["", "home", "log", "mnesia", "config"] {
+            fs::create_dir_all(self.dir.join(dir))?;
+        }
+        fs::write(self.dir.join("rabbitmq.conf"), configuration(settings, password))?;
+        fs::write(self.dir.join("enabled_plugins"), "[].\n")?;
+        fs::write(self.dir.join("rabbitmq-env.conf"), "")?;
+        let cookie = self.dir.join("home/.erlang.cookie");
+        fs::write(&cookie, crate::host::secret::password()?)?;
+        // Erlang refuses a cookie that others can read.
+        fs::set_permissions(cookie, fs::Permissions::from_mode(0o400))
+    }
+
+    /// All of its environment: nothing of the machine's own configuration reaches it.
+    fn environment(&self, run_id: &str, nofile: u64) -> Vec<(String, OsString)> {
+        let file = |name: &str| self.dir.join(name).into_os_string();
+        let text = |value: &str| OsString::from(value);
+        [
+            ("PATH", text("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")),
+            ("LANG", text("C.UTF-8")),
+            // The log's clock.
+            ("TZ", text("UTC")),
+            ("HALFOPEN_RUN_ID", text(run_id)),
+            ("HOME", file("home")),
+            ("RABBITMQ_CONF_ENV_FILE", file("rabbitmq-env.conf")),
+            ("RABBITMQ_CONFIG_FILE", file("rabbitmq.conf")),
+            ("RABBITMQ_ADVANCED_CONFIG_FILE", file("advanced.config")),
+            ("RABBITMQ_GENERATED_CONFIG_DIR", file("config")),
+            ("RABBITMQ_ENABLED_PLUGINS_FILE", file("enabled_plugins")),
+            ("RABBITMQ_MNESIA_BASE", file("mnesia")),
+            ("RABBITMQ_LOG_BASE", file("log")),
+            ("RABBITMQ_PID_FILE", file("pid")),
+            ("RABBITMQ_NODENAME", text(&node_name(run_id))),
+            // Makes the script become the Erlang machine, so that our child is the broker and no shell in between.
+            ("RUNNING_UNDER_SYSTEMD", text("true")),
+            ("ERL_EPMD_ADDRESS", text("127.0.0.1")),
+            ("ERL_EPMD_PORT", text(&EPMD_PORT.to_string())),
+            ("ERL_AFLAGS", text("-start_epmd false")),
+            ("ERL_MAX_PORTS", text(&nofile.max(1024).to_string())),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_string(), value))
+        .collect()
+    }
+}
+
+/// A name that Erlang takes as it is: a dot in it would be read as part of a host.
+fn node_name(run_id: &str) -> String {
+    let plain: String = run_id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    format!("halfopen-{plain}@localhost")
+}
+
+/// `rabbitmq.conf`.
+fn configuration(settings: &BrokerSettings, password: &str) -> String {
+    let mut lines = vec![
+        format!("listeners.tcp.1 = 0.0.0.0:{}", KIND.port()),
+        format!("default_user = {USER}"),
+        format!("default_pass = {password}"),
+        "loopback_users = none".into(),
+        // Its files lie in memory; what counts as little space on a server would stop it here.
+        "disk_free_limit.absolute = 1MB".into(),
+        "tcp_listen_options.backlog = 4096".into(),
+        "tcp_listen_options.nodelay = true".into(),
+        "log.console = false".into(),
+        "log.file = rabbitmq.log".into(),
+        "log.file.level = info".into(),
+        "log.connection.level = info".into(),
+        "log.file.formatter = plaintext".into(),
+        // Microseconds.
+        "log.file.formatter.time_format = rfc3339_space".into(),
+    ];
+    match settings.heartbeat {
+        None => {}
+        Some(Setting::None) => lines.push("heartbeat = 0".into()),
+        Some(Setting::After(d)) => lines.push(format!("heartbeat = {}", d.as_secs_f64().ceil())),
+    }
+    if let Some(timeout) = settings.consumer_timeout {
+        lines.push(format!("consumer_timeout = {}", timeout.as_millis()));
+    }
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_configuration_carries_what_the_scenario_sets_and_no_more() {
+        let plain = configuration(&BrokerSettings::default(), "pw");
+        assert!(plain.contains("default_pass = pw\n"));
+        assert!(!plain.contains("heartbeat =") && !plain.contains("consumer_timeout"));
+        let set = BrokerSettings {
+            heartbeat: Some(Setting::After(Duration::from_secs(5))),
+            consumer_timeout: Some(Duration::from_secs(30)),
+            ..BrokerSettings::default()
+        };
+        let text = configuration(&set, "pw");
+        assert!(text.contains("heartbeat = 5\n") && text.contains("consumer_timeout = 30000\n"), "{text}");
+        let off = BrokerSettings { heartbeat: Some(Setting::None), ..BrokerSettings::default() };
+        assert!(configuration(&off, "pw").contains("heartbeat = 0\n"));
+    }
+
+    #[test]
+    fn a_node_name_has_no_dots() {
+        assert_eq!(node_name("2026.1_a"), "halfopen-2026-1-a@localhost");
+    }
+}

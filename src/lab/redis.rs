@@ -1,0 +1,88 @@
+//! A real Redis of the run's own.
+
+use super::broker::{Broker, wait_ready};
+use super::{LabError, LabSpec, Programs};
+use crate::host::clock::Clock;
+use crate::host::netns::NetNs;
+use crate::host::process::{Launch, Stream};
+use crate::host::programs::Program;
+use crate::host::secret::password;
+use crate::scenario::BrokerKind;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+
+const KIND: BrokerKind = BrokerKind::Redis;
+
+/// Starts it and waits for the answer to `PING`.
+pub(super) fn start(spec: &LabSpec<'_>, programs: &Programs, server: &NetNs, clock: Clock) -> Result<Broker, LabError> {
+    let Some(program) = &programs.redis else {
+        return Err(LabError::NoProgram { program: Program::RedisServer.name(), mend: Program::RedisServer.mend() });
+    };
+    let io = |what: &'static str| move |source: io::Error| LabError::Io { kind: KIND, what, source };
+    let password = password().map_err(io("make a password"))?;
+    let dir = spec.work_dir.join("redis");
+    let (config, log, output) = (dir.join("redis.conf"), dir.join("redis.log"), dir.join("output"));
+    std::fs::create_dir_all(&dir)
+        .and_then(|()| std::fs::write(&config, configuration(&dir, &log, &password, spec.nofile)))
+        .map_err(io("write its files"))?;
+    let mut launch = Launch::new(program).args([config]);
+    launch.env = vec![("TZ".into(), "UTC".into()), ("HALFOPEN_RUN_ID".into(), spec.run_id.clone().into())];
+    launch.only_env = true;
+    launch.cwd = Some(dir.clone());
+    launch.netns = Some(server.clone());
+    launch.nofile = Some(spec.nofile);
+    (launch.stdout, launch.stderr) = (Stream::File(output.clone()), Stream::File(output.clone()));
+    let mut process = launch.spawn().map_err(io("start it"))?;
+    let port = KIND.port();
+    let startup =
+        wait_ready(KIND, port, &mut process, server, clock, &[&log, &output], |stream| log_in(stream, &password))?;
+    Ok(Broker {
+        kind: KIND,
+        port,
+        user: "default".into(),
+        version: Program::RedisServer.version(program),
+        startup,
+        log,
+        process,
+        helpers: Vec::new(),
+        dir,
+        password,
+    })
+}
+
+/// `redis.conf`. Timeouts and keepalive stay at their defaults: they are part of what is measured.
+fn configuration(dir: &Path, log: &Path, password: &str, nofile: u64) -> String {
+    // Redis keeps 32 descriptors for itself and refuses to start when the rest is below `maxclients`.
+    let clients = nofile.saturating_sub(64).clamp(64, 200_000);
+    format!(
+        "bind 0.0.0.0\nport {}\nprotected-mode no\nrequirepass {password}\nsave \"\"\nappendonly no\ndaemonize no\n\
+         dir \"{}\"\nlogfile \"{}\"\ntcp-backlog 4096\nmaxclients {clients}\n",
+        KIND.port(),
+        dir.display(),
+        log.display()
+    )
+}
+
+fn log_in(stream: &mut (impl Read + Write), password: &str) -> io::Result<()> {
+    write!(stream, "AUTH {password}\r\nPING\r\n")?;
+    let mut lines = BufReader::new(stream).lines();
+    for wanted in ["+OK", "+PONG"] {
+        let line = lines.next().ok_or(io::ErrorKind::UnexpectedEof)??;
+        if line != wanted {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("`{line}` instead of `{wanted}`")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_leaves_the_timers_alone() {
+        let text = configuration(Path::new("/w"), Path::new("/w/log"), "pw", 20_000);
+        assert!(text.contains("requirepass pw\n") && text.contains("maxclients 19936\n"), "{text}");
+        assert!(!text.contains("tcp-keepalive") && !text.contains("timeout"));
+    }
+}

@@ -1,0 +1,21 @@
+//! What the kernel and the brokers say happened, as events.
+//!
+//! The kernel has two sources: tracepoints, which stamp the instant and carry the error but need privileges over the
+//! whole machine, and `sock_diag`, which works everywhere and sees only what is there when it looks. RabbitMQ is heard
+//! through its log, Redis through its client list. What is left out: any judgement, and any knowledge of trials beyond
+//! their connections' names.
+
+pub mod broker_log;
+mod ends;
+mod polled;
+pub mod redis_clients;
+mod sock_diag;
+mod tail;
+mod trace_format;
+mod tracepoint;
+
+pub use ends::{KernelEnd, KernelEnds};
+pub use polled::{PolledEnd, PolledEnds};
+pub use sock_diag::{SockDiag, SockDiagError, States};
+pub use tail::Tail;
+pub use tracepoint::{TraceRecord, TraceWhat, Tracepoints, Unavailable};

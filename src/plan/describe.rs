@@ -1,0 +1,149 @@
+//! What a plan is going to do to the machine, for `run --dry-run`.
+//!
+//! What is left out: whether this machine can do it, which is `doctor`'s to say.
+
+use super::model::Plan;
+use super::phase;
+use crate::scenario::{BrokerKind, Scope};
+use crate::units::print_duration;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// What a run will create and for how long, all of it gone with the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Description {
+    /// The scenario's name.
+    pub scenario: String,
+    /// Its question.
+    pub question: String,
+    /// One line an arm.
+    pub arms: Vec<ArmLine>,
+    /// One line a fault.
+    pub faults: Vec<String>,
+    /// Network namespaces by role.
+    pub namespaces: Vec<String>,
+    /// Pairs of virtual Ethernet devices.
+    pub veth_pairs: usize,
+    /// Routes inside those namespaces: one a trial, and those of the networks.
+    pub routes: usize,
+    /// The processes that will be started, besides the subjects.
+    pub processes: Vec<String>,
+    /// The packet filter's table.
+    pub table: String,
+    /// What the run needs to be allowed to do.
+    pub privileges: Vec<String>,
+    /// Connections under test.
+    pub connections: usize,
+    /// How long the run will take, in seconds.
+    pub estimate_s: f64,
+}
+
+/// An arm in a description.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArmLine {
+    /// Its name.
+    pub name: String,
+    /// Its subject.
+    pub subject: String,
+    /// Its trials in this plan, over all faults.
+    pub trials: usize,
+    /// The longest window from which its phases are drawn, in seconds.
+    pub phase_window_s: f64,
+}
+
+/// Describes a plan.
+#[must_use]
+pub fn describe(plan: &Plan) -> Description {
+    let scenario = &plan.scenario;
+    let with_producer =
+        scenario.load_interval.is_some() && scenario.broker.kinds.iter().any(|k| *k != BrokerKind::None);
+    let arms: Vec<ArmLine> = scenario
+        .arms
+        .iter()
+        .enumerate()
+        .map(|(i, arm)| {
+            let window = |fault| phase::window(&arm.settings, &scenario.broker, scenario.load_interval, fault);
+            ArmLine {
+                name: arm.name.clone(),
+                subject: arm.settings.subject.to_string(),
+                trials: plan.trials.iter().filter(|trial| trial.arm == i).count(),
+                phase_window_s: scenario.faults.iter().map(window).max().unwrap_or_default().as_secs_f64(),
+            }
+        })
+        .collect();
+    let mut namespaces = vec!["router".to_string(), "server".to_string()];
+    namespaces.extend(arms.iter().map(|arm| format!("client {}", arm.name)));
+    namespaces.extend(with_producer.then(|| "producer".to_string()));
+    let mut processes = vec!["supervisor, first process of its own PID namespace".to_string(), "engine".to_string()];
+    processes.extend(scenario.broker.kinds.iter().map(|kind| match kind {
+        BrokerKind::None => format!("embedded peer on port {}", kind.port()),
+        BrokerKind::Rabbitmq => format!("rabbitmq-server (and epmd) on port {}, private data directory", kind.port()),
+        BrokerKind::Redis => format!("redis-server on port {}, private data directory", kind.port()),
+    }));
+    processes.extend(with_producer.then(|| "producer of the numbered messages".to_string()));
+    processes.push(format!("{} subject processes, one or more an arm", arms.len()));
+    Description {
+        scenario: scenario.name.clone(),
+        question: scenario.question.clone(),
+        faults: scenario.faults.iter().map(fault_line).collect(),
+        // Every namespace but the router hangs on a pair of its own.
+        veth_pairs: namespaces.len() - 1,
+        routes: plan.trials.len() + 2 * arms.len() + 2 + 2 * usize::from(with_producer),
+        table: "one nftables table (family ip) in the router's namespace, owned by the engine's socket".to_string(),
+        privileges: vec![
+            "root, or unprivileged user namespaces".to_string(),
+            "network, PID and mount namespaces; nftables and veth inside them".to_string(),
+            "nothing of the host's own network is touched".to_string(),
+        ],
+        connections: plan.trials.len(),
+        estimate_s: plan.estimate.as_secs_f64(),
+        arms,
+        namespaces,
+        processes,
+    }
+}
+
+fn fault_line(fault: &crate::scenario::Fault) -> String {
+    let scope = match fault.scope {
+        Scope::Flow => "this connection only",
+        Scope::Host => "the client's address, reconnects too",
+    };
+    let healed = fault.duration.get().map_or(String::new(), |time| format!(", healed after {}", print_duration(time)));
+    let at =
+        fault.at.map_or("at a uniform phase".to_string(), |at| format!("at {} after settling", print_duration(at)));
+    if fault.drop.is_none() {
+        return format!("{}: nothing is dropped (control)", fault.profile);
+    }
+    format!("{}: {scope}, {at}{healed}", fault.profile)
+}
+
+/// To the second, as an estimate deserves.
+fn rounded(seconds: f64) -> String {
+    print_duration(Duration::from_secs(seconds.ceil() as u64))
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {}", self.scenario, self.question)?;
+        writeln!(f, "connections   {}", self.connections)?;
+        for arm in &self.arms {
+            let (name, subject, trials) = (&arm.name, &arm.subject, arm.trials);
+            writeln!(f, "  arm         {name} ({subject}), {trials} trials, phase window {} s", arm.phase_window_s)?;
+        }
+        for fault in &self.faults {
+            writeln!(f, "  fault       {fault}")?;
+        }
+        writeln!(f, "namespaces    {}", self.namespaces.join(", "))?;
+        writeln!(f, "veth pairs    {}", self.veth_pairs)?;
+        writeln!(f, "routes        {}", self.routes)?;
+        for process in &self.processes {
+            writeln!(f, "process       {process}")?;
+        }
+        writeln!(f, "packet filter {}", self.table)?;
+        for privilege in &self.privileges {
+            writeln!(f, "needs         {privilege}")?;
+        }
+        write!(f, "takes about   {}, then all of it is gone", rounded(self.estimate_s))
+    }
+}

@@ -1,0 +1,97 @@
+//! The phase of each cut: drawn for each trial alone, from what names the trial.
+
+use crate::scenario::{BrokerSettings, Fault, Settings, SubjectKind, heartbeat_in_force};
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use sha2::{Digest, Sha256};
+use std::time::Duration;
+
+const LEAST: Duration = Duration::from_secs(1);
+const MOST: Duration = Duration::from_secs(60);
+
+/// The longest period of an arm's own: over this long a uniform phase meets every state of its timers. Between 1 s
+/// and 60 s.
+#[must_use]
+pub fn longest_period(settings: &Settings, broker: &BrokerSettings, load_interval: Option<Duration>) -> Duration {
+    let heartbeat = heartbeat_in_force(settings, broker);
+    // With an interval above the idle time the steady state probes at the interval.
+    let keepalive = settings.keepalive.map(|keepalive| keepalive.idle.max(keepalive.interval));
+    // A blocking BRPOP asks the server to answer within half of the read timeout.
+    let poll = settings.read_timeout.get().filter(|_| settings.subject == SubjectKind::RedisBlocking).map(|t| t / 2);
+    let longest = [heartbeat, keepalive, poll, load_interval].into_iter().flatten().max();
+    longest.unwrap_or(LEAST).clamp(LEAST, MOST)
+}
+
+/// The window from which the phase of an arm under a fault is drawn; zero for a fixed phase.
+#[must_use]
+pub fn window(
+    settings: &Settings,
+    broker: &BrokerSettings,
+    load_interval: Option<Duration>,
+    fault: &Fault,
+) -> Duration {
+    match fault.at {
+        Some(_) => Duration::ZERO,
+        None => fault.phase_window.unwrap_or_else(|| longest_period(settings, broker, load_interval)),
+    }
+}
+
+/// The phases of one arm under one fault.
+///
+/// Each depends on the seed, the arm's name, the fault's index and the trial's number among them, and on nothing else:
+/// more trials, other arms or a partition leave it as it is.
+#[derive(Debug, Clone)]
+pub struct Phases(ChaCha12Rng);
+
+impl Phases {
+    /// The phases of the arm `arm` under the fault of index `fault`.
+    #[must_use]
+    pub fn new(seed: u64, arm: &str, fault: usize) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(b"halfopen phase 1\0");
+        hash.update(seed.to_le_bytes());
+        hash.update((fault as u64).to_le_bytes());
+        // Last, because it is the only part whose length varies.
+        hash.update(arm.as_bytes());
+        Self(ChaCha12Rng::from_seed(hash.finalize().into()))
+    }
+
+    /// U(0, window) for the trial `number`, in whole microseconds: each trial is a stream of its own.
+    #[must_use]
+    pub fn draw(&self, number: u32, window: Duration) -> Duration {
+        let mut generator = self.0.clone();
+        generator.set_stream(u64::from(number));
+        // 64 random bits scaled by the window: the bias is below 2^-20 of a microsecond's share.
+        let micros = (u128::from(generator.next_u64()) * window.as_micros()) >> 64;
+        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_are_uniform_and_below_the_window() {
+        let window = Duration::from_secs(10);
+        let draws: Vec<Duration> = (0..4_000).map(|j| Phases::new(7, "a", 0).draw(j, window)).collect();
+        assert!(draws.iter().all(|draw| *draw < window));
+        // Each tenth has 400 expected; 5 standard deviations are 95.
+        for tenth in 0..10 {
+            let count = draws.iter().filter(|draw| draw.as_secs() == tenth).count();
+            assert!((305..=495).contains(&count), "{count} draws in second {tenth}");
+        }
+    }
+
+    #[test]
+    fn each_name_draws_its_own() {
+        let window = Duration::from_secs(10);
+        let draw = |seed, arm, fault, number| Phases::new(seed, arm, fault).draw(number, window);
+        let base = draw(7, "a", 0, 0);
+        assert_eq!(base, draw(7, "a", 0, 0));
+        for other in [draw(8, "a", 0, 0), draw(7, "b", 0, 0), draw(7, "a", 1, 0), draw(7, "a", 0, 1)] {
+            assert_ne!(base, other);
+        }
+        assert_eq!(Phases::new(7, "a", 0).draw(0, Duration::ZERO), Duration::ZERO);
+    }
+}

@@ -1,0 +1,198 @@
+//! The numbers of a run. Serialised as it stands this is `summary.json`; the keys are documented in
+//! `docs/run-directory.md`.
+
+use crate::stats::{Share, Spread};
+use crate::store::{ArmOptions, Brackets, Machine, MemoryUse, Tool};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Everything that a report says.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// Version of the run directory.
+    pub format: u32,
+    /// The scenario.
+    pub scenario: ScenarioSummary,
+    /// Who ran it.
+    pub tool: Tool,
+    /// `kernel` or `model`.
+    pub engine: String,
+    /// Where it ran.
+    pub lab: String,
+    /// Start, in seconds since 1970.
+    pub started_unix_s: i64,
+    /// The last event, in seconds from the start.
+    pub length_s: f64,
+    /// Whether the run ended by itself.
+    pub complete: bool,
+    /// The exit code that gates and certificates ask for.
+    pub exit_code: u8,
+    /// All trials together.
+    pub totals: Counts,
+    /// Arm × fault, in the order of the scenario.
+    pub cells: Vec<CellSummary>,
+    /// Why trials are void, the most frequent first.
+    pub void_reasons: Vec<VoidCount>,
+    /// The gates with their verdicts, in the order of the scenario.
+    pub gates: Vec<GateSummary>,
+    /// How exactly the instants of the cuts are known.
+    pub brackets: Option<Brackets>,
+    /// Options asked for and effective.
+    pub arms: Vec<ArmOptions>,
+    /// Peak memory by role.
+    pub memory: Vec<MemoryUse>,
+    /// The machine.
+    pub machine: Machine,
+    /// Versions of the brokers.
+    pub brokers: BTreeMap<String, String>,
+    /// Versions of the clients.
+    pub clients: BTreeMap<String, String>,
+    /// Where the observations came from.
+    pub sources: Vec<String>,
+    /// What the harness noted about the run as a whole.
+    pub notes: Vec<String>,
+}
+
+/// The scenario, in short.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ScenarioSummary {
+    /// Its name.
+    pub name: String,
+    /// The question.
+    pub question: String,
+    /// The file.
+    pub path: String,
+    /// SHA-256 of its text.
+    pub sha256: String,
+    /// The seed.
+    pub seed: u64,
+    /// How long each trial was to be watched after its cut.
+    pub horizon_s: f64,
+}
+
+/// Trials by outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Counts {
+    /// All.
+    pub trials: usize,
+    /// Detected.
+    pub detected: usize,
+    /// Censored.
+    pub censored: usize,
+    /// Survived.
+    pub survived: usize,
+    /// False alarms.
+    pub false_alarm: usize,
+    /// Subject exited.
+    pub subject_exited: usize,
+    /// Void.
+    pub void: usize,
+}
+
+/// One arm under one fault.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CellSummary {
+    /// The arm.
+    pub arm: String,
+    /// The subject.
+    pub subject: String,
+    /// The broker.
+    pub broker: String,
+    /// The fault profile.
+    pub fault: String,
+    /// Its scope.
+    pub scope: String,
+    /// Whether nothing is cut here.
+    pub control: bool,
+    /// Trials by outcome.
+    pub counts: Counts,
+    /// Detected, of detected and censored.
+    pub detected_share: Option<Share>,
+    /// Time to detect, of detected and censored.
+    pub ttd: Spread,
+    /// Time to recover, of detected and censored.
+    pub ttr: Spread,
+    /// Time from the cut to the broker's notice, of detected and censored.
+    pub broker_notice: Spread,
+    /// How long the oldest message was stuck; `None` without messages.
+    pub stuck: Option<Spread>,
+    /// Who fired, over all trials that are not void, the most frequent first. An empty name is "not known".
+    pub watchers: Vec<NamedCount>,
+    /// Censored although the kernel had ended the connection: a timer fired and nobody acted.
+    pub kernel_ended_unnoticed: usize,
+    /// Certified trials in which nothing was offered towards the broker.
+    pub unexercised_to_broker: usize,
+    /// Certified trials in which nothing was offered towards the client.
+    pub unexercised_to_client: usize,
+    /// The predicted window, where there is a model.
+    pub predicted: Option<Predicted>,
+    /// The ledger; `None` without messages.
+    pub messages: Option<MessageCounts>,
+}
+
+/// What the model said about a cell, and how often the measurement agreed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Predicted {
+    /// Earliest of all its trials; `None` is never.
+    pub lo_s: Option<f64>,
+    /// Latest of all its trials; `None` is "perhaps never", or never.
+    pub hi_s: Option<f64>,
+    /// Trials that agree.
+    pub agree: usize,
+    /// Trials that could agree or not.
+    pub n: usize,
+}
+
+/// A name and how often.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NamedCount {
+    /// The name.
+    pub name: String,
+    /// How often.
+    pub n: usize,
+}
+
+/// A reason for void trials.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VoidCount {
+    /// The code.
+    pub reason: String,
+    /// How many.
+    pub n: usize,
+    /// The details of the first one.
+    pub example: String,
+    /// The number of the first one.
+    pub first_trial: u32,
+}
+
+/// A gate, its numbers and its verdict.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GateSummary {
+    /// The gate in words.
+    pub text: String,
+    /// `held`, `failed` or `inconclusive`.
+    pub verdict: String,
+    /// What was measured; `None` with `reached` false is "not reached".
+    pub value: Option<f64>,
+    /// False where a quantile lies beyond the horizon.
+    pub reached: bool,
+    /// Trials counted.
+    pub n: usize,
+    /// Trials that could have been anything.
+    pub unknown: usize,
+}
+
+/// The ledger in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct MessageCounts {
+    /// Published.
+    pub published: usize,
+    /// Confirmed by the broker.
+    pub confirmed: usize,
+    /// Delivered at least once.
+    pub delivered: usize,
+    /// Delivered more than once.
+    pub duplicated: usize,
+    /// Published and not resolved when the watch ended.
+    pub unresolved: usize,
+}

@@ -1,0 +1,112 @@
+//! What only shows when several keys are seen together: impossible combinations, and runs that could show nothing.
+
+use super::error::Findings;
+use super::model::{Arm, BrokerSettings, Fault, SubjectKind};
+use super::settings::Options;
+use super::table::MAX_TRIALS;
+use super::timing::{first_timer, in_seconds};
+use super::walk::Fields;
+use std::time::Duration;
+
+/// Reports name arms by their names alone.
+pub(super) fn unique_names(arms: &[Fields], findings: &mut Findings) {
+    let mut seen: Vec<&str> = Vec::new();
+    for fields in arms {
+        let Some(name) = fields.text("name") else { continue };
+        if seen.contains(&name) {
+            findings.error(
+                fields.at("name"),
+                fields.name("name"),
+                format!("`{name}` is taken by an arm above; rename it"),
+            );
+        }
+        seen.push(name);
+    }
+}
+
+/// Two equal faults would be one fault with twice the trials.
+pub(super) fn faults(faults: &[Fields], findings: &mut Findings) {
+    let shape = |fields: &Fields| {
+        let key = |name: &str| fields.get(name).map(|found| found.val.clone());
+        let scope = fields.text("scope").unwrap_or("flow").to_string();
+        (key("profile"), scope, key("at"), key("phase_window"), key("duration"))
+    };
+    for (i, fields) in faults.iter().enumerate() {
+        if fields.text("profile").is_some() && faults[..i].iter().any(|other| shape(other) == shape(fields)) {
+            findings.error(
+                fields.at,
+                fields.label.trim_end(),
+                "the same fault stands above; remove one, and raise trials",
+            );
+        }
+    }
+}
+
+/// A subject whose behaviour needs messages, or needs none.
+pub(super) fn load(options: Options<'_>, arm: &Arm, every: Option<Duration>, findings: &mut Findings) {
+    let (own, settings) = (options.own, &arm.settings);
+    if settings.subject == SubjectKind::TcpWriter && every.is_none() {
+        let at = if own.has("subject") { own.at("subject") } else { own.at };
+        let problem =
+            "a tcp-writer writes at the rate of [load], and there is none; write `[load]` with `rate = \"1/s\"`";
+        findings.error(at, own.name("subject"), problem);
+    }
+    let (SubjectKind::TcpReader, Some(timeout)) = (settings.subject, settings.read_timeout.get()) else { return };
+    if every.is_none_or(|every| every >= timeout) {
+        let source = options.source("read_timeout").unwrap_or(own);
+        let heard = every.map_or("nothing".to_string(), |every| format!("one message in {}", in_seconds(every)));
+        let timeout = in_seconds(timeout);
+        let problem = format!(
+            "`{timeout}` would run out on a healthy connection, which hears {heard}; write `[load]` with a rate above `1/{timeout}`"
+        );
+        findings.error(source.at("read_timeout"), source.name("read_timeout"), problem);
+    }
+}
+
+/// Every trial of an arm needs an address of its own.
+pub(super) fn trials(own: &Fields, scenario: &Fields, trials: u32, faults: usize, findings: &mut Findings) {
+    let all = u64::from(trials) * faults as u64;
+    if faults > 1 && all > u64::from(MAX_TRIALS) {
+        let source = if own.has("trials") { own } else { scenario };
+        let problem =
+            format!("{trials} trials for each of {faults} faults are {all} for an arm; the most is {MAX_TRIALS}");
+        findings.error(source.at("trials"), source.name("trials"), problem);
+    }
+}
+
+/// A horizon that ends before the first timer could fire shows nothing, unless that is the point.
+pub(super) fn horizon(
+    scenario: &Fields,
+    arms: &[(&Fields, &Arm)],
+    broker: &BrokerSettings,
+    faults: &[Fault],
+    findings: &mut Findings,
+) {
+    let Some(horizon) = scenario.time("horizon") else { return };
+    // What follows from a key that is wrong elsewhere would only hide that error.
+    let arms = arms.iter().filter(|(own, _)| !own.has("expect") && !own.flawed);
+    let mut worst: Option<(Duration, String)> = None;
+    for (own, arm) in arms {
+        match first_timer(&arm.settings, broker) {
+            Some((time, words)) if time > horizon && worst.as_ref().is_none_or(|(longest, _)| time > *longest) => {
+                worst = Some((time, format!("the first timer of arm `{}`: {words}", arm.name)));
+            }
+            None if faults.iter().any(|fault| !fault.drop.is_none()) => {
+                let text = format!(
+                    "arm `{}` has no timer that could notice; write `expect = \"censored\"` if that is meant",
+                    arm.name
+                );
+                findings.warn(own.at, own.label.trim_end(), text);
+            }
+            _ => {}
+        }
+    }
+    if let Some((time, words)) = worst {
+        let problem = format!(
+            "`{}` is shorter than {words}; raise it above `{}`, or write `expect = \"censored\"` in the arm",
+            in_seconds(horizon),
+            in_seconds(time)
+        );
+        findings.error(scenario.at("horizon"), scenario.name("horizon"), problem);
+    }
+}

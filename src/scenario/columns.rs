@@ -1,0 +1,102 @@
+//! The columns of `trials.csv` as gates see them.
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Column {
+    /// Seconds: bounds are durations.
+    Seconds,
+    /// Plain numbers.
+    Number,
+    /// `true` or `false`.
+    Flag,
+    /// Any text.
+    Text,
+    /// One of a few words.
+    Words(&'static [&'static str]),
+}
+
+const OUTCOMES: &[&str] = &["detected", "censored", "survived", "false_alarm", "subject_exited", "void"];
+
+const WATCHERS: &[&str] = &[
+    "read_timeout",
+    "send_timeout",
+    "connect_timeout",
+    "syn_retries",
+    "amqp_heartbeat",
+    "keepalive",
+    "user_timeout",
+    "retransmit",
+    "persist",
+    "reset",
+    "fin",
+    "unreachable",
+    "broker_heartbeat",
+    "consumer_timeout",
+    "visibility_timeout",
+    "health_check",
+    "liveness_ttl",
+    "pending_timeout",
+    "processing_timeout",
+    "queued_timeout",
+    "task_heartbeat",
+    "progress",
+    "none",
+];
+
+/// Every column, in the order of the file.
+pub(super) const COLUMNS: &[(&str, Column)] = &[
+    ("trial", Column::Number),
+    ("arm", Column::Text),
+    ("subject", Column::Text),
+    ("broker", Column::Text),
+    ("lab", Column::Text),
+    ("fault", Column::Text),
+    ("scope", Column::Words(&["flow", "host"])),
+    ("conn_id", Column::Text),
+    ("local", Column::Text),
+    ("peer", Column::Text),
+    ("phase_s", Column::Seconds),
+    ("fault_before_s", Column::Seconds),
+    ("fault_applied_s", Column::Seconds),
+    ("fault_after_s", Column::Seconds),
+    ("age_at_fault_s", Column::Seconds),
+    ("first_drop_s", Column::Seconds),
+    ("kernel_end_s", Column::Seconds),
+    ("kernel_error", Column::Text),
+    ("app_notice_s", Column::Seconds),
+    ("broker_notice_s", Column::Seconds),
+    ("detected_s", Column::Seconds),
+    ("ttd_s", Column::Seconds),
+    ("outcome", Column::Words(OUTCOMES)),
+    ("watcher", Column::Words(WATCHERS)),
+    ("error", Column::Text),
+    ("predicted_lo_s", Column::Seconds),
+    ("predicted_hi_s", Column::Seconds),
+    ("agrees", Column::Flag),
+    ("recovered_s", Column::Seconds),
+    ("ttr_s", Column::Seconds),
+    ("queued_s", Column::Seconds),
+    ("resolved_s", Column::Seconds),
+    ("stuck_s", Column::Seconds),
+    ("resolved_by", Column::Text),
+    ("horizon_s", Column::Seconds),
+    ("offered_to_broker", Column::Number),
+    ("offered_to_client", Column::Number),
+    ("dropped_to_broker", Column::Number),
+    ("dropped_to_client", Column::Number),
+    ("rst_seen", Column::Flag),
+    ("fin_seen", Column::Flag),
+    ("icmp_seen", Column::Flag),
+    ("false_alarm", Column::Flag),
+    ("void_reason", Column::Text),
+];
+
+/// The names.
+pub(super) fn names() -> impl Iterator<Item = &'static str> + Clone {
+    COLUMNS.iter().map(|(name, _)| *name)
+}
+
+/// What the column of this name holds.
+pub(super) fn find(name: &str) -> Option<Column> {
+    COLUMNS.iter().find(|(known, _)| *known == name).map(|(_, column)| *column)
+}

@@ -1,0 +1,177 @@
+//! Which option applies to which subject, as data: asking for what cannot work is an error, never silently ignored.
+//!
+//! A timeout that a client accepts and does nothing with is how a rollout fails (`socket_timeout` on Celery's AMQP
+//! transport), so every pair has an answer with its reason. What is left out: defaults and values, which are the
+//! plan's and the scenario's.
+
+use super::SubjectKind;
+use std::fmt;
+
+/// An option of an arm, by its name in files, in `--set` and in reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OptionName {
+    /// The client's own bound on the handshake.
+    ConnectTimeout,
+    /// `SO_RCVTIMEO`.
+    ReadTimeout,
+    /// `SO_KEEPALIVE` with `TCP_KEEPIDLE`, `TCP_KEEPINTVL` and `TCP_KEEPCNT`.
+    Keepalive,
+    /// `TCP_USER_TIMEOUT`.
+    TcpUserTimeout,
+    /// The AMQP heartbeat.
+    Heartbeat,
+    /// `basic.qos`.
+    Prefetch,
+    /// When a message is acknowledged.
+    Ack,
+    /// AMQP's largest frame.
+    FrameMax,
+    /// Any `sysctl.*` of the subject's network namespace.
+    Sysctl,
+    /// Numbered messages on each connection.
+    Load,
+}
+
+impl OptionName {
+    /// All options, in the order of the documentation.
+    pub const ALL: [Self; 10] = [
+        Self::ConnectTimeout,
+        Self::ReadTimeout,
+        Self::Keepalive,
+        Self::TcpUserTimeout,
+        Self::Heartbeat,
+        Self::Prefetch,
+        Self::Ack,
+        Self::FrameMax,
+        Self::Sysctl,
+        Self::Load,
+    ];
+
+    /// The name in files and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ConnectTimeout => "connect_timeout",
+            Self::ReadTimeout => "read_timeout",
+            Self::Keepalive => "keepalive",
+            Self::TcpUserTimeout => "tcp_user_timeout",
+            Self::Heartbeat => "heartbeat",
+            Self::Prefetch => "prefetch",
+            Self::Ack => "ack",
+            Self::FrameMax => "frame_max",
+            Self::Sysctl => "sysctl",
+            Self::Load => "load",
+        }
+    }
+
+    /// The option that a key belongs to: `keepalive.idle` is keepalive, `sysctl.tcp_retries2` is sysctl.
+    #[must_use]
+    pub fn of_key(key: &str) -> Option<Self> {
+        let head = key.split('.').next().unwrap_or(key);
+        Self::ALL.into_iter().find(|option| option.name() == head)
+    }
+}
+
+impl fmt::Display for OptionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Whether an option does anything for a subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applies {
+    /// It does.
+    Yes,
+    /// It can't, and a scenario that asks for it is wrong.
+    No {
+        /// The reason, as the end of a sentence: "read_timeout does not apply to lapin: …".
+        why: &'static str,
+    },
+}
+
+impl Applies {
+    /// Whether the option does anything.
+    #[must_use]
+    pub fn is_yes(self) -> bool {
+        self == Self::Yes
+    }
+}
+
+const NO_HEARTBEAT_TCP: Applies = Applies::No { why: "bare TCP has no heartbeat; `keepalive` is the kernel's nearest" };
+const NO_AMQP_TCP: Applies = Applies::No { why: "bare TCP speaks no AMQP" };
+const NO_ACK_TCP: Applies = Applies::No { why: "a bare TCP peer delivers nothing that could be acknowledged" };
+
+/// Whether `option` does anything for `subject`, and why not.
+///
+/// Sources: `docs` of `tcp(7)` and `socket(7)` for the kernel's options (a non-blocking socket never waits, so
+/// `SO_RCVTIMEO` has nothing to bound), the AMQP 0-9-1 specification, and Redis' `BRPOP`.
+#[must_use]
+pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
+    use OptionName as O;
+    use SubjectKind as S;
+    match (subject, option) {
+        // The kernel's options work on every TCP socket, and every subject bounds its own handshake.
+        (_, O::ConnectTimeout | O::Keepalive | O::TcpUserTimeout | O::Sysctl | O::Load) => Applies::Yes,
+
+        (S::TcpReader | S::RedisBlocking, O::ReadTimeout) => Applies::Yes,
+        (S::TcpWriter, O::ReadTimeout) => {
+            Applies::No { why: "the writer never waits in a read: it sleeps in poll(), where SO_RCVTIMEO does nothing" }
+        }
+        (S::Lapin, O::ReadTimeout) => {
+            Applies::No { why: "its socket is non-blocking, where SO_RCVTIMEO does nothing; use `heartbeat`" }
+        }
+
+        (S::Lapin, O::Heartbeat | O::Prefetch | O::Ack | O::FrameMax) => Applies::Yes,
+
+        (S::TcpReader | S::TcpWriter, O::Heartbeat) => NO_HEARTBEAT_TCP,
+        (S::TcpReader | S::TcpWriter, O::Prefetch | O::FrameMax) => NO_AMQP_TCP,
+        (S::TcpReader | S::TcpWriter, O::Ack) => NO_ACK_TCP,
+
+        (S::RedisBlocking, O::Heartbeat) => {
+            Applies::No { why: "the Redis protocol has no heartbeat; `read_timeout` bounds a blocking BRPOP" }
+        }
+        (S::RedisBlocking, O::Prefetch) => Applies::No { why: "BRPOP takes one message at a time" },
+        (S::RedisBlocking, O::Ack) => {
+            Applies::No { why: "BRPOP removes the message as it delivers it: there is nothing to acknowledge" }
+        }
+        (S::RedisBlocking, O::FrameMax) => Applies::No { why: "the Redis protocol has no frames" },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pair_has_an_answer_and_every_no_a_reason() {
+        let mut yes = 0;
+        for subject in SubjectKind::ALL {
+            for option in OptionName::ALL {
+                match applies(subject, option) {
+                    Applies::Yes => yes += 1,
+                    Applies::No { why } => assert!(why.len() > 10, "{subject} × {option} has no reason"),
+                }
+            }
+        }
+        // 5 for everybody, read_timeout for the two that block, 4 of AMQP for lapin.
+        assert_eq!(yes, 5 * 4 + 2 + 4);
+    }
+
+    #[test]
+    fn a_read_timeout_is_for_blocking_readers_only() {
+        let with = |subject| applies(subject, OptionName::ReadTimeout).is_yes();
+        assert_eq!(SubjectKind::ALL.map(with), [true, false, false, true]);
+    }
+
+    #[test]
+    fn dotted_keys_find_their_option() {
+        assert_eq!(OptionName::of_key("keepalive.idle"), Some(OptionName::Keepalive));
+        assert_eq!(OptionName::of_key("sysctl.tcp_retries2"), Some(OptionName::Sysctl));
+        assert_eq!(OptionName::of_key("load.rate"), Some(OptionName::Load));
+        assert_eq!(OptionName::of_key("socket_timeout"), None);
+        for option in OptionName::ALL {
+            assert_eq!(OptionName::of_key(option.name()), Some(option));
+        }
+    }
+}

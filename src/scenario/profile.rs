@@ -1,0 +1,161 @@
+//! Impairment profiles: data in `netem/`, embedded in the binary.
+//!
+//! Pure. What is left out: how a profile becomes rules, which is `fault::render`'s. A profile says what the path does
+//! to packets, never which connection or when.
+
+use super::Directions;
+use std::collections::BTreeMap;
+use thiserror::Error;
+use toml_edit::{DocumentMut, Item, TableLike};
+
+/// An impairment profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// Its name, as scenario files write it.
+    pub name: String,
+    /// What it does, in one sentence.
+    pub what: String,
+    /// Which packets it drops.
+    pub drop: Directions,
+    /// What the client's kernel sees.
+    pub client_sees: String,
+    /// What the broker's kernel sees.
+    pub broker_sees: String,
+}
+
+/// Why a text is not a profile.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ProfileError {
+    /// Not TOML.
+    #[error("the profile is not TOML: {0}")]
+    Toml(String),
+    /// A key that must be there is not, or has another type.
+    #[error("the profile needs `{key}`, {expected}")]
+    Missing {
+        /// The key.
+        key: &'static str,
+        /// What is expected under it.
+        expected: &'static str,
+    },
+    /// A key that no profile has.
+    #[error("a profile has no key `{0}`; keys are name, what, drop, sees.client, sees.broker")]
+    UnknownKey(String),
+    /// A direction that does not exist.
+    #[error("`{0}` is not a direction; write `to_broker` or `to_client`")]
+    UnknownDirection(String),
+}
+
+/// The built-in profiles in the order of the documentation: name and text.
+const BUILTIN: [(&str, &str); 4] = [
+    ("blackhole", include_str!("../../netem/blackhole.toml")),
+    ("to-broker", include_str!("../../netem/to-broker.toml")),
+    ("to-client", include_str!("../../netem/to-client.toml")),
+    ("none", include_str!("../../netem/none.toml")),
+];
+
+/// The built-in profile of this name.
+#[must_use]
+pub fn builtin(name: &str) -> Option<Profile> {
+    let (_, text) = BUILTIN.iter().find(|(known, _)| *known == name)?;
+    // A test reads every embedded text, so the error of a broken one never gets past it.
+    parse(text).ok()
+}
+
+/// The names of the built-in profiles, in the order of the documentation.
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    BUILTIN.iter().map(|(name, _)| *name).collect()
+}
+
+/// Reads a profile.
+///
+/// # Errors
+/// [`ProfileError`] names the key or the direction that is wrong.
+pub fn parse(text: &str) -> Result<Profile, ProfileError> {
+    let document: DocumentMut = text.parse().map_err(|e: toml_edit::TomlError| ProfileError::Toml(e.to_string()))?;
+    let root = document.as_table();
+    only_known(root, "", &["name", "what", "drop", "sees"])?;
+    let sees = root
+        .get("sees")
+        .and_then(Item::as_table_like)
+        .ok_or(ProfileError::Missing { key: "sees", expected: "a table with `client` and `broker`" })?;
+    only_known(sees, "sees.", &["client", "broker"])?;
+    Ok(Profile {
+        name: sentence(root, "name", "name")?,
+        what: sentence(root, "what", "what")?,
+        drop: directions(root.get("drop"))?,
+        client_sees: sentence(sees, "client", "sees.client")?,
+        broker_sees: sentence(sees, "broker", "sees.broker")?,
+    })
+}
+
+fn only_known(table: &dyn TableLike, prefix: &str, known: &[&str]) -> Result<(), ProfileError> {
+    match table.iter().find(|(key, _)| !known.contains(key)) {
+        Some((key, _)) => Err(ProfileError::UnknownKey(format!("{prefix}{key}"))),
+        None => Ok(()),
+    }
+}
+
+fn sentence(table: &dyn TableLike, key: &str, shown: &'static str) -> Result<String, ProfileError> {
+    table
+        .get(key)
+        .and_then(Item::as_str)
+        .map(str::to_string)
+        .ok_or(ProfileError::Missing { key: shown, expected: "a text" })
+}
+
+fn directions(item: Option<&Item>) -> Result<Directions, ProfileError> {
+    let missing = ProfileError::Missing { key: "drop", expected: "a list of `to_broker` and `to_client`" };
+    let list = item.and_then(Item::as_array).ok_or_else(|| missing.clone())?;
+    // Collected through a map, so that a direction written twice is still one.
+    let mut named = BTreeMap::from([("to_broker", false), ("to_client", false)]);
+    for value in list {
+        let name = value.as_str().ok_or_else(|| missing.clone())?;
+        match named.get_mut(name) {
+            Some(dropped) => *dropped = true,
+            None => return Err(ProfileError::UnknownDirection(name.to_string())),
+        }
+    }
+    Ok(Directions { to_broker: named["to_broker"], to_client: named["to_client"] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_builtin_is_named_as_its_file() {
+        for (name, text) in BUILTIN {
+            let profile = parse(text).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!(profile.name, name);
+            assert_eq!(builtin(name), Some(profile));
+        }
+        assert_eq!(names(), ["blackhole", "to-broker", "to-client", "none"]);
+        assert_eq!(builtin("blackhol"), None);
+    }
+
+    #[test]
+    fn directions_are_as_their_names_say() {
+        let drop = |name: &str| builtin(name).map(|p| (p.drop.to_broker, p.drop.to_client));
+        assert_eq!(drop("blackhole"), Some((true, true)));
+        assert_eq!(drop("to-broker"), Some((true, false)));
+        assert_eq!(drop("to-client"), Some((false, true)));
+        assert_eq!(drop("none"), Some((false, false)));
+    }
+
+    #[test]
+    fn errors_name_the_key() {
+        let good = include_str!("../../netem/blackhole.toml");
+        let error = |text: &str| parse(text).expect_err("is wrong").to_string();
+        assert_eq!(
+            error(&good.replace("what =", "wat =")),
+            "a profile has no key `wat`; keys are name, what, drop, sees.client, sees.broker"
+        );
+        assert_eq!(
+            error(&good.replace("\"to_client\"", "\"to_clients\"")),
+            "`to_clients` is not a direction; write `to_broker` or `to_client`"
+        );
+        assert_eq!(error(&good.replace("client = ", "# ")), "the profile needs `sees.client`, a text");
+        assert!(error("name =").starts_with("the profile is not TOML"));
+    }
+}

@@ -1,0 +1,98 @@
+//! The JSON schema of the scenario file (draft 2020-12), for editors. It says what shape can say; combinations are
+//! checked by reading.
+
+use super::keys::{Key, Kind, Repeat, Section, profile_names};
+use super::model::SubjectKind;
+use super::table::SECTIONS;
+use super::{columns, sysctl};
+use serde_json::{Map, Value, json};
+
+const DURATION: &str = r"^([0-9._]+ *(us|ms|s|m|h|d) *)+$";
+
+/// The schema.
+#[must_use]
+pub fn schema() -> Value {
+    let sections = SECTIONS.iter().filter(|section| section.refused.is_none());
+    let properties: Map<String, Value> =
+        sections.map(|section| (section.name.to_string(), of_section(section))).collect();
+    let required: Vec<&str> = SECTIONS.iter().filter(|section| section.required).map(|section| section.name).collect();
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "halfopen scenario",
+        "description": "One question about half-open connections. The question itself is the file's header comment.",
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+        "$defs": {
+            "duration": {
+                "type": "string",
+                "pattern": DURATION,
+                "description": "A duration with its unit: 250ms, 10s, 1m30s.",
+            },
+            "setting": { "anyOf": [{ "const": "none" }, { "$ref": "#/$defs/duration" }] },
+        },
+    })
+}
+
+fn of_section(section: &Section) -> Value {
+    let mut table = of_keys(section.all_keys());
+    table["description"] = json!(section.doc);
+    match section.repeat {
+        Repeat::Once => table,
+        Repeat::Many => json!({ "type": "array", "minItems": 1, "items": table }),
+        Repeat::OnceOrMany => json!({ "anyOf": [table, { "type": "array", "minItems": 1, "items": table }] }),
+    }
+}
+
+fn of_keys<'a>(keys: impl Iterator<Item = &'a Key> + Clone) -> Value {
+    let properties: Map<String, Value> = keys.clone().map(|key| (key.name.to_string(), of_key(key))).collect();
+    let required: Vec<&str> = keys.filter(|key| key.required).map(|key| key.name).collect();
+    let mut table = json!({ "type": "object", "properties": properties, "additionalProperties": false });
+    if !required.is_empty() {
+        table["required"] = json!(required);
+    }
+    table
+}
+
+fn of_key(key: &Key) -> Value {
+    let mut value = of_kind(key.kind);
+    let default = if key.default.is_empty() { String::new() } else { format!(" Default: {}.", key.default) };
+    value["description"] = json!(format!("{}{default} Example: {}", key.doc, key.example));
+    value
+}
+
+fn of_kind(kind: Kind) -> Value {
+    let duration = || json!({ "$ref": "#/$defs/duration" });
+    match kind {
+        Kind::Name => json!({ "type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$" }),
+        Kind::Text => json!({ "type": "string", "minLength": 1 }),
+        Kind::Rate => json!({ "type": "string", "pattern": "^ *[0-9.]+ */.+$" }),
+        Kind::Flag => json!({ "type": "boolean" }),
+        Kind::Integer { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
+        Kind::Time(_) => duration(),
+        Kind::Setting(_) => json!({ "$ref": "#/$defs/setting" }),
+        Kind::Choice(words) => json!({ "enum": words }),
+        Kind::Choices(words) => json!({ "anyOf": [
+            { "enum": words },
+            { "type": "array", "minItems": 1, "uniqueItems": true, "items": { "enum": words } },
+        ] }),
+        Kind::Subject => json!({ "enum": SubjectKind::ALL.map(SubjectKind::name) }),
+        Kind::Phase => json!({ "anyOf": [{ "const": "uniform" }, duration()] }),
+        Kind::Profile => json!({ "enum": profile_names() }),
+        Kind::OffOr(keys) => json!({ "anyOf": [{ "const": "off" }, of_keys(keys.iter())] }),
+        Kind::Sysctls => {
+            let each: Map<String, Value> = sysctl::SYSCTLS
+                .iter()
+                .map(|(name, min, max)| {
+                    ((*name).to_string(), json!({ "type": "integer", "minimum": min, "maximum": max }))
+                })
+                .collect();
+            json!({ "type": "object", "properties": each, "additionalProperties": false })
+        }
+        Kind::Column => json!({ "enum": columns::names().collect::<Vec<_>>() }),
+        Kind::Quantile => json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 1 }),
+        Kind::TextOrTrue => json!({ "anyOf": [{ "type": "string", "minLength": 1 }, { "const": true }] }),
+        Kind::Bound => json!({ "type": ["number", "string"] }),
+    }
+}

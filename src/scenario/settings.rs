@@ -1,0 +1,170 @@
+//! An arm's options: its own, those of `[defaults]` that its subject has, and the built-in ones.
+
+use super::error::Findings;
+use super::matrix::{Applies, OptionName, applies};
+use super::model::{Ack, Keepalive, Settings, SubjectKind};
+use super::value::Val;
+use super::walk::{Fields, Found};
+use crate::units::Setting;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// An arm's own options over the defaults.
+#[derive(Clone, Copy)]
+pub(super) struct Options<'a> {
+    pub(super) own: &'a Fields,
+    pub(super) defaults: &'a Fields,
+}
+
+/// The subject of this name; reading has checked the name.
+pub(super) fn subject_named(name: &str) -> Option<SubjectKind> {
+    SubjectKind::ALL.into_iter().find(|kind| kind.name() == name)
+}
+
+/// Whether a value asks for something: `none` and `off` ask for nothing, and fit every subject.
+fn asks(val: &Val) -> bool {
+    !matches!(val, Val::Setting(Setting::None) | Val::Off)
+}
+
+/// The options that a section writes and that ask for something.
+fn written(fields: &Fields) -> impl Iterator<Item = (&'static str, OptionName, &Found)> {
+    fields.iter().filter(|(_, found)| asks(&found.val)).filter_map(|(key, found)| {
+        let option = OptionName::of_key(key)?;
+        Some((key, option, found))
+    })
+}
+
+impl<'a> Options<'a> {
+    /// The arm's subject.
+    pub(super) fn subject(&self) -> Option<SubjectKind> {
+        self.source("subject").and_then(|fields| fields.text("subject")).and_then(subject_named)
+    }
+
+    /// The section that an option comes from.
+    pub(super) fn source(&self, key: &str) -> Option<&'a Fields> {
+        [self.own, self.defaults].into_iter().find(|fields| fields.has(key))
+    }
+
+    /// An option that the arm itself asks for and its subject can't have is an error.
+    pub(super) fn refuse_impossible(&self, subject: SubjectKind, findings: &mut Findings) {
+        for (key, option, found) in written(self.own) {
+            if let Applies::No { why } = applies(subject, option) {
+                findings.error(found.key_at, self.own.name(key), format!("does not apply to {subject}: {why}"));
+            }
+        }
+    }
+
+    /// All options of the arm. Defaults that its subject does not have are left out.
+    pub(super) fn settings(&self, subject: SubjectKind) -> Settings {
+        let has = |option| applies(subject, option).is_yes();
+        let fields = |key: &str, option| self.source(key).filter(|_| has(option));
+        let setting =
+            |key: &str, option, default| fields(key, option).and_then(|fields| fields.setting(key)).unwrap_or(default);
+        let sysctl = self.sysctls();
+        Settings {
+            subject,
+            connect_timeout: setting(
+                "connect_timeout",
+                OptionName::ConnectTimeout,
+                Setting::After(Duration::from_secs(10)),
+            ),
+            read_timeout: setting("read_timeout", OptionName::ReadTimeout, Setting::None),
+            keepalive: if has(OptionName::Keepalive) { self.keepalive(&sysctl) } else { None },
+            tcp_user_timeout: setting("tcp_user_timeout", OptionName::TcpUserTimeout, Setting::None),
+            heartbeat: has(OptionName::Heartbeat).then(|| setting("heartbeat", OptionName::Heartbeat, Setting::None)),
+            prefetch: has(OptionName::Prefetch).then(|| {
+                let number = fields("prefetch", OptionName::Prefetch).and_then(|fields| fields.int("prefetch"));
+                number.and_then(|number| u16::try_from(number).ok()).unwrap_or(4)
+            }),
+            ack: has(OptionName::Ack).then(|| match fields("ack", OptionName::Ack).and_then(|f| f.text("ack")) {
+                Some("early") => Ack::Early,
+                _ => Ack::Late,
+            }),
+            frame_max: has(OptionName::FrameMax).then(|| {
+                let number = fields("frame_max", OptionName::FrameMax).and_then(|fields| fields.int("frame_max"));
+                number.and_then(|number| u32::try_from(number).ok()).unwrap_or(4_096)
+            }),
+            sysctl,
+        }
+    }
+
+    /// The arm's sysctls over those of the defaults, one by one.
+    fn sysctls(&self) -> BTreeMap<String, i64> {
+        let mut all = BTreeMap::new();
+        for fields in [self.defaults, self.own] {
+            if let Some(Val::Sysctls(read)) = fields.get("sysctl").map(|found| &found.val) {
+                all.extend(read.iter().map(|(_, name, number)| (name.clone(), *number)));
+            }
+        }
+        all
+    }
+
+    /// Keepalive, field by field: the arm's, the defaults', the namespace's sysctl, the kernel's.
+    fn keepalive(&self, sysctl: &BTreeMap<String, i64>) -> Option<Keepalive> {
+        let table = |fields: &'a Fields| match fields.get("keepalive").map(|found| &found.val) {
+            Some(Val::Fields(inner)) => Some(inner),
+            _ => None,
+        };
+        // The nearer section decides whether keepalive is on at all.
+        table(self.source("keepalive")?)?;
+        let layers: Vec<&Fields> = [self.own, self.defaults].into_iter().filter_map(table).collect();
+        let kernel = |name: &str, default: u64| {
+            sysctl.get(name).and_then(|number| u64::try_from(*number).ok()).unwrap_or(default)
+        };
+        let time = |key: &str, name: &str, default: u64| {
+            layers
+                .iter()
+                .find_map(|fields| fields.time(key))
+                .unwrap_or_else(|| Duration::from_secs(kernel(name, default)))
+        };
+        let probes =
+            layers.iter().find_map(|fields| fields.int("probes")).and_then(|number| u32::try_from(number).ok());
+        Some(Keepalive {
+            idle: time("idle", "tcp_keepalive_time", 7_200),
+            interval: time("interval", "tcp_keepalive_intvl", 75),
+            probes: probes.unwrap_or_else(|| u32::try_from(kernel("tcp_keepalive_probes", 9)).unwrap_or(9)),
+        })
+    }
+}
+
+/// A default that reaches no arm does nothing, and somebody believes that it does: an error.
+pub(super) fn refuse_idle_defaults(
+    defaults: &Fields,
+    arms: &[(&Fields, Option<SubjectKind>)],
+    findings: &mut Findings,
+) {
+    // With a broken subject somewhere, who gets what is not known yet.
+    if arms.is_empty() || arms.iter().any(|(_, subject)| subject.is_none()) {
+        return;
+    }
+    let mut check = |key: &str, at: usize, reasons: &dyn Fn(SubjectKind) -> Option<&'static str>| {
+        let mut why: Vec<String> = Vec::new();
+        for (own, subject) in arms {
+            let Some(subject) = subject else { return };
+            match reasons(*subject) {
+                Some(reason) if !why.iter().any(|known| known.starts_with(subject.name())) => {
+                    why.push(format!("{subject}: {reason}"));
+                }
+                Some(_) => {}
+                // Tables are merged field by field, so a written one never hides the default as a whole.
+                None if own.has(key) && key != "keepalive" && key != "sysctl" => {}
+                None => return,
+            }
+        }
+        let problem = if why.is_empty() {
+            "reaches no arm, every arm writes its own; remove it".to_string()
+        } else {
+            format!("applies to no arm; remove it ({})", why.join("; "))
+        };
+        findings.error(at, defaults.name(key), problem);
+    };
+    if let Some(found) = defaults.get("subject") {
+        check("subject", found.key_at, &|_| None);
+    }
+    for (key, option, found) in written(defaults) {
+        check(key, found.key_at, &|subject| match applies(subject, option) {
+            Applies::Yes => None,
+            Applies::No { why } => Some(why),
+        });
+    }
+}

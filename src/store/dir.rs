@@ -1,0 +1,196 @@
+//! The directory itself.
+
+use super::{EventLog, RUN_FORMAT, ReadEvents, RunInfo, StoreError, read_events};
+use crate::events::{EVENTS_VERSION, Event};
+use crate::host::clock::Clock;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// The file that says "made by halfopen": only a directory that has it is ever cleared.
+pub const MARKER: &str = ".halfopen-run";
+
+const RUN: &str = "run.json";
+const EVENTS: &str = "events.jsonl";
+
+/// What a run writes, so that clearing an earlier run touches nothing else.
+const OWN: [&str; 12] = [
+    RUN,
+    EVENTS,
+    "trials.csv",
+    "connections.csv",
+    "messages.csv",
+    "summary.json",
+    "ttd.hlog",
+    "stuck.hlog",
+    "report.md",
+    "report.html",
+    "junit.xml",
+    "report.txt",
+];
+
+/// A run directory that is being written.
+#[derive(Debug, Clone)]
+pub struct RunDir {
+    path: PathBuf,
+}
+
+impl RunDir {
+    /// Makes the directory, or takes an empty one, or clears the files of an earlier run of this tool.
+    ///
+    /// # Errors
+    /// [`StoreError::Foreign`] when it holds anything else; [`StoreError::Io`] when the system refuses.
+    pub fn create(path: &Path) -> Result<Self, StoreError> {
+        fs::create_dir_all(path).map_err(StoreError::io("create", path))?;
+        let mut names = Vec::new();
+        for entry in fs::read_dir(path).map_err(StoreError::io("read", path))? {
+            names.push(entry.map_err(StoreError::io("read", path))?.file_name());
+        }
+        if !names.is_empty() && !names.iter().any(|name| name == MARKER) {
+            return Err(StoreError::Foreign { path: path.to_path_buf() });
+        }
+        let dir = Self { path: path.to_path_buf() };
+        dir.write(
+            MARKER,
+            b"A run of halfopen. The files beside this one are replaced by the next run with this --out.\n",
+        )?;
+        for name in OWN {
+            remove(&path.join(name))?;
+        }
+        Ok(dir)
+    }
+
+    /// A directory that [`RunDir::create`] made in another process, or a recorded run that is rendered again.
+    #[must_use]
+    pub fn existing(path: &Path) -> Self {
+        Self { path: path.to_path_buf() }
+    }
+
+    /// Takes back what [`RunDir::create`] made, for a run that never began. Other files stay.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn discard(self) -> Result<(), StoreError> {
+        for name in OWN.iter().chain([&MARKER]) {
+            remove(&self.path.join(name))?;
+        }
+        // Fails where somebody else's files are, which is right.
+        let _ = fs::remove_dir(&self.path);
+        Ok(())
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens `events.jsonl`, empty.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn event_log(&self, clock: Clock) -> Result<EventLog, StoreError> {
+        EventLog::create(&self.path.join(EVENTS), clock)
+    }
+
+    /// Writes `run.json`: once before anything starts, once more at the end.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn write_run(&self, run: &RunInfo) -> Result<(), StoreError> {
+        let mut text = serde_json::to_string_pretty(run).map_err(|e| StoreError::Malformed {
+            path: self.path.join(RUN),
+            line: None,
+            why: e.to_string(),
+        })?;
+        text.push('\n');
+        self.write(RUN, text.as_bytes())
+    }
+
+    /// Writes a file whole or not at all: under another name first, on disk, then renamed.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        let target = self.path.join(name);
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent).map_err(StoreError::io("create", parent))?;
+        }
+        let temporary = self.path.join(format!(".{}.tmp", name.replace('/', "-")));
+        let mut file = File::create(&temporary).map_err(StoreError::io("create", &temporary))?;
+        file.write_all(bytes).and_then(|()| file.sync_all()).map_err(StoreError::io("write", &temporary))?;
+        fs::rename(&temporary, &target).map_err(StoreError::io("rename to", &target))
+    }
+
+    /// Writes several files, each whole or not at all.
+    ///
+    /// # Errors
+    /// The first refusal; the files before it are in place.
+    pub fn write_all(&self, files: &[(String, Vec<u8>)]) -> Result<(), StoreError> {
+        files.iter().try_for_each(|(name, bytes)| self.write(name, bytes))
+    }
+}
+
+fn remove(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(StoreError::io("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// A run, read back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// `run.json`.
+    pub run: RunInfo,
+    /// `events.jsonl`.
+    pub events: Vec<Event>,
+    /// Events that this version does not know.
+    pub unknown_events: usize,
+    /// Whether the writer was killed in the middle of a line.
+    pub truncated: bool,
+}
+
+/// Reads a run of this version or an older one.
+///
+/// # Errors
+/// [`StoreError::NotARun`], [`StoreError::Newer`] for a later format, [`StoreError::Malformed`] with file and line.
+pub fn read(path: &Path) -> Result<Recorded, StoreError> {
+    let run = read_run(path)?;
+    let file = path.join(EVENTS);
+    let bytes = match fs::read(&file) {
+        Ok(bytes) => bytes,
+        // Killed between the two files: a run without events.
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(StoreError::io("read", file)(error)),
+    };
+    // A line cut in the middle of a character is still only an incomplete last line.
+    let text = String::from_utf8_lossy(&bytes);
+    let ReadEvents { events, unknown, truncated } = read_events(&file, &text)?;
+    Ok(Recorded { run, events, unknown_events: unknown, truncated })
+}
+
+fn read_run(path: &Path) -> Result<RunInfo, StoreError> {
+    let file = path.join(RUN);
+    let text = match fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Err(StoreError::NotARun { path: path.to_path_buf(), missing: RUN });
+        }
+        Err(error) => return Err(StoreError::io("read", file)(error)),
+    };
+    let malformed = |why: String| StoreError::Malformed { path: file.clone(), line: None, why };
+    // The versions first: a later format may differ in everything else.
+    let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| malformed(e.to_string()))?;
+    for (what, known) in [("format", RUN_FORMAT), ("events_version", EVENTS_VERSION)] {
+        let found = value.get(what).and_then(serde_json::Value::as_u64);
+        match found {
+            None | Some(0) => return Err(malformed(format!("`{what}` is missing or not a version"))),
+            Some(found) if found > u64::from(known) => {
+                return Err(StoreError::Newer { path: file.clone(), what, found, known });
+            }
+            Some(_) => {}
+        }
+    }
+    serde_json::from_value(value).map_err(|e| malformed(e.to_string()))
+}

@@ -1,0 +1,157 @@
+//! What consumer and publisher share of AMQP: opening a `lapin` connection over a socket of our own, and the queue.
+
+use super::protocol::Target;
+use super::{causes, socket};
+use crate::events::{Cause, How, Tuple};
+use crate::scenario::Settings;
+use async_compat::CompatExt;
+use lapin::options::QueueDeclareOptions;
+use lapin::tcp::AsyncTcpStream;
+use lapin::types::FieldTable;
+use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
+use lapin::{Channel, Connection, ConnectionProperties};
+use socket2::{SockRef, Socket};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::net::{TcpSocket, TcpStream};
+
+/// AMQP's smallest frame, and our default: `lapin` zeroes 64 × frame_max for each connection, which at RabbitMQ's
+/// 131,072 bytes is 8 MB.
+pub(super) const FRAME_MAX: u32 = 4096;
+
+/// What is asked for when a connection is opened.
+#[derive(Debug, Clone)]
+pub(super) struct Wishes {
+    /// Options on the socket; `None` leaves the system's.
+    pub settings: Option<Settings>,
+    /// Heartbeat to ask for in seconds; `None` leaves the client's default, which adopts the server's.
+    pub heartbeat_s: Option<u16>,
+    /// Largest frame in bytes.
+    pub frame_max: u32,
+    /// Bound on TCP and AMQP handshake together.
+    pub connect_timeout: Option<Duration>,
+    /// The name in the broker's tables and log.
+    pub name: String,
+}
+
+/// Called when the TCP handshake is done, at that moment.
+pub(super) type OnConnected = Arc<dyn Fn(Tuple) + Send + Sync>;
+
+fn uri(target: &Target, wishes: &Wishes) -> AMQPUri {
+    let or_guest = |text: &str| if text.is_empty() { "guest".to_string() } else { text.to_string() };
+    AMQPUri {
+        scheme: AMQPScheme::AMQP,
+        authority: AMQPAuthority {
+            userinfo: AMQPUserInfo { username: or_guest(&target.user), password: or_guest(&target.password) },
+            host: target.server.ip().to_string(),
+            port: target.server.port(),
+        },
+        vhost: "/".into(),
+        query: AMQPQueryString {
+            frame_max: Some(wishes.frame_max),
+            heartbeat: wishes.heartbeat_s,
+            ..AMQPQueryString::default()
+        },
+    }
+}
+
+/// Opens a connection: TCP with the options set before the handshake, then AMQP.
+///
+/// # Errors
+/// As a cause: `ConnectTimeout` when the client's own limit ran out, in either handshake. The half-finished connection
+/// is shut down then, because `lapin`'s thread would go on waiting for the handshake.
+pub(super) async fn open(target: &Target, wishes: Wishes, connected: OnConnected) -> Result<Connection, Cause> {
+    // A duplicate of the socket while the handshake lasts; dropped with this function at the latest.
+    let half_open: Arc<Mutex<Option<Socket>>> = Arc::default();
+    let slot = half_open.clone();
+    let server = SocketAddr::V4(target.server);
+    let uri = uri(target, &wishes);
+    let properties = ConnectionProperties::default().with_connection_name(wishes.name.clone().into());
+    let limit = wishes.connect_timeout;
+    let connector = async move |_, _| {
+        // Bounded here too: lapin's thread can't be called back while it waits for the TCP handshake.
+        let stream = within(limit, connect_tcp(server, wishes.settings.as_ref())).await??;
+        let reference = SockRef::from(&stream);
+        let tuple = socket::tuple_of(reference)?;
+        *lock(&slot) = Some(SockRef::from(&stream).try_clone()?);
+        connected(tuple);
+        Ok(AsyncTcpStream::Plain(stream.compat()))
+    };
+    let opened = match lapin::runtime::default_runtime() {
+        Ok(runtime) => within(limit, Connection::connector(uri, runtime, connector, properties)).await,
+        Err(error) => Ok(Err(error)),
+    };
+    let half_open = lock(&half_open).take();
+    let failure = match opened {
+        Ok(Ok(connection)) => return Ok(connection),
+        Ok(Err(error)) => causes::of_lapin(&error),
+        Err(timeout) => causes::of_io(&timeout, How::ConnectTimeout),
+    };
+    if let Some(socket) = half_open {
+        socket::shut_down(&socket);
+    }
+    Err(failure)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn connect_tcp(server: SocketAddr, settings: Option<&Settings>) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    match settings {
+        Some(settings) => socket::apply(SockRef::from(&socket), settings)?,
+        None => socket.set_nodelay(true)?,
+    }
+    socket.connect(server).await
+}
+
+/// The future's result, or `TimedOut` without an error number.
+async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> io::Result<T> {
+    match limit {
+        Some(limit) => tokio::time::timeout(limit, future).await.map_err(|_| io::ErrorKind::TimedOut.into()),
+        None => Ok(future.await),
+    }
+}
+
+/// Declares the trial's queue. Consumer and publisher must ask for the same: a difference closes the channel.
+///
+/// Neither durable (nothing outlives the run) nor exclusive nor deleted with its last consumer: a reconnect must find
+/// it, with the messages that waited.
+///
+/// # Errors
+/// The client's.
+pub(super) async fn declare(channel: &Channel, queue: &str) -> lapin::Result<()> {
+    let options = QueueDeclareOptions { durable: false, exclusive: false, auto_delete: false, ..Default::default() };
+    channel.queue_declare(queue.into(), options, FieldTable::default()).await.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wishes_become_the_query() {
+        let target = Target {
+            server: "10.128.128.1:5672".parse().unwrap(),
+            queue: "q".into(),
+            user: String::new(),
+            password: String::new(),
+        };
+        let wishes = Wishes {
+            settings: None,
+            heartbeat_s: Some(10),
+            frame_max: FRAME_MAX,
+            connect_timeout: None,
+            name: "trial 1".into(),
+        };
+        assert_eq!(
+            uri(&target, &wishes).to_string(),
+            "amqp://guest:guest@10.128.128.1:5672/%2F?frame_max=4096&heartbeat=10"
+        );
+        let unasked = Wishes { heartbeat_s: None, ..wishes };
+        assert_eq!(uri(&target, &unasked).query.heartbeat, None);
+    }
+}

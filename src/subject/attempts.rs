@@ -1,0 +1,117 @@
+//! The life of one trial's client: attempt 0 is the connection under test, the reconnects after it are numbered.
+
+use super::protocol::Target;
+use super::report::Reporter;
+use super::stop::{Gate, Place, Stop};
+use crate::events::{Cause, Kind, Tuple};
+use crate::scenario::Settings;
+use crate::units::{Offset, TrialId};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two attempts: from the start of one that connected, from the end of one that failed.
+///
+/// Constant, because a growing back-off would be measured as part of every time to recover.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Everything that a client needs to know about its trial.
+#[derive(Debug, Clone)]
+pub(super) struct Trial {
+    pub id: TrialId,
+    pub target: Target,
+    pub settings: Settings,
+    pub load_interval: Option<Duration>,
+    pub reporter: Reporter,
+    pub stop: Arc<Stop>,
+}
+
+/// How an attempt ended, and when.
+#[derive(Debug)]
+pub(super) enum End {
+    /// It never got as far as consuming.
+    Failed { at: Offset, cause: Cause },
+    /// The client noticed the end of its connection.
+    Noticed { at: Offset, cause: Cause },
+}
+
+impl Trial {
+    /// Reports what happens now.
+    pub fn event(&self, kind: Kind) {
+        self.event_at(self.reporter.now(), kind);
+    }
+
+    /// Reports what happened at `at`, unless the trial was closed: then nothing is worth a report.
+    pub fn event_at(&self, at: Offset, kind: Kind) {
+        if !self.stop.is_stopped() {
+            self.reporter.event(at, self.id, kind);
+        }
+    }
+
+    /// Reports the 4-tuple and has the socket shut down when the trial is closed.
+    pub fn connected(&self, at: Offset, attempt: u32, tuple: Tuple) {
+        self.event_at(at, Kind::Connected { attempt, tuple });
+        if self.stop.watch(tuple)
+            && let Some(socket) = super::socket::find(tuple)
+        {
+            super::socket::shut_down(&socket);
+        }
+    }
+
+    /// Starts an attempt.
+    pub fn begin(&self, attempt: u32) -> Offset {
+        let started = self.reporter.now();
+        self.event_at(started, Kind::Connecting { attempt });
+        started
+    }
+
+    /// Reports how an attempt ended and says how long to wait before the next one.
+    pub fn finish(&self, attempt: u32, started: Offset, end: End) -> Duration {
+        let now = self.reporter.now();
+        let pause = pause(&end, started, now);
+        match end {
+            End::Failed { at, cause } => self.event_at(at, Kind::ConnectFailed { attempt, cause }),
+            End::Noticed { at, cause } => self.event_at(at, Kind::Notice { attempt, cause }),
+        }
+        pause
+    }
+
+    /// Runs a blocking client until it is closed. `once` makes one attempt; it leaves the gate when it consumes.
+    pub fn run_blocking(&self, gate: &Gate, mut once: impl FnMut(u32, &mut Option<Place<'_>>) -> End) {
+        for attempt in 0.. {
+            // Only first attempts come in thousands at a time; a reconnect's clock must not include a queue of ours.
+            let mut place = (attempt == 0).then(|| gate.enter());
+            if self.stop.is_stopped() {
+                return;
+            }
+            let started = self.begin(attempt);
+            let end = once(attempt, &mut place);
+            drop(place);
+            self.stop.unwatch();
+            if self.stop.wait(self.finish(attempt, started, end)) {
+                return;
+            }
+        }
+    }
+}
+
+fn pause(end: &End, started: Offset, now: Offset) -> Duration {
+    match end {
+        End::Failed { .. } => PAUSE,
+        End::Noticed { .. } => (started + PAUSE).since(now),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::causes;
+    use super::*;
+
+    #[test]
+    fn a_notice_reconnects_at_once_but_never_twice_a_second() {
+        let noticed = End::Noticed { at: Offset::ZERO, cause: causes::eof() };
+        assert_eq!(pause(&noticed, Offset::ZERO, Offset::from_secs(60.0)), Duration::ZERO);
+        assert_eq!(pause(&noticed, Offset::ZERO, Offset::from_secs(0.25)), Duration::from_millis(750));
+        let failed = End::Failed { at: Offset::ZERO, cause: causes::eof() };
+        assert_eq!(pause(&failed, Offset::ZERO, Offset::from_secs(60.0)), PAUSE);
+    }
+}

@@ -1,0 +1,50 @@
+//! The producer process: numbered messages to the real brokers, over connections that no fault ever touches.
+
+use super::child::{self, Role};
+use super::protocol::Command;
+use super::report::Reporter;
+use super::subject_process::LIBRARIES;
+use super::{publish_amqp, publish_redis};
+use crate::events::Source;
+use crate::scenario::BrokerKind;
+use std::io;
+
+pub(super) fn main(args: &[String]) -> i32 {
+    child::run(args, Source::Producer, &LIBRARIES, |reporter| {
+        Ok(Producer {
+            reporter: reporter.clone(),
+            amqp: publish_amqp::Publisher::start(reporter.clone())?,
+            redis: publish_redis::Publisher::start(reporter.clone())?,
+        })
+    })
+}
+
+struct Producer {
+    reporter: Reporter,
+    amqp: publish_amqp::Publisher,
+    redis: publish_redis::Publisher,
+}
+
+impl Role for Producer {
+    fn command(&mut self, command: Command) {
+        let result: io::Result<()> = match command {
+            Command::Publish { trial, broker, target, interval } => match broker {
+                BrokerKind::Rabbitmq => {
+                    self.amqp.publish(trial, target, interval);
+                    Ok(())
+                }
+                BrokerKind::Redis => self.redis.publish(trial, target, interval),
+                BrokerKind::None => Err(io::Error::other("bare TCP has no queue to publish to")),
+            },
+            Command::Close { trial } => {
+                self.amqp.close(trial);
+                self.redis.close(trial)
+            }
+            Command::Open { trial, .. } => Err(io::Error::other(format!("a producer opens no client (trial {trial})"))),
+            Command::Quit => Ok(()),
+        };
+        if let Err(error) = result {
+            self.reporter.note(format!("producer: {error}"));
+        }
+    }
+}

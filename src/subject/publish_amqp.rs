@@ -1,0 +1,160 @@
+//! Publishing to RabbitMQ: one connection and one channel with publisher confirms a broker, shared by all trials.
+
+use super::amqp::{self, FRAME_MAX, Wishes};
+use super::causes;
+use super::protocol::Target;
+use super::report::Reporter;
+use super::schedule::Schedule;
+use super::stop::Stop;
+use crate::events::Kind;
+use crate::units::TrialId;
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::{BasicProperties, Channel, Confirmation, Connection};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::sync::Mutex;
+
+/// Between two attempts to reach a broker that is gone.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The link to one broker; opened when first needed, opened again when it broke.
+#[derive(Default)]
+struct Link {
+    open: Mutex<Option<(Connection, Channel)>>,
+}
+
+pub(super) struct Publisher {
+    reporter: Reporter,
+    runtime: Option<Runtime>,
+    links: HashMap<SocketAddrV4, Arc<Link>>,
+    trials: HashMap<TrialId, Arc<Stop>>,
+}
+
+impl Publisher {
+    pub fn start(reporter: Reporter) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        Ok(Self { reporter, runtime: Some(runtime), links: HashMap::new(), trials: HashMap::new() })
+    }
+
+    pub fn publish(&mut self, trial: TrialId, target: Target, interval: Duration) {
+        self.close(trial);
+        let stop = Arc::new(Stop::default());
+        self.trials.insert(trial, stop.clone());
+        let link = self.links.entry(target.server).or_default().clone();
+        let numbered = Numbered { trial, target, interval, link, stop, reporter: self.reporter.clone() };
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn(numbered.run());
+        }
+    }
+
+    pub fn close(&mut self, trial: TrialId) {
+        if let Some(stop) = self.trials.remove(&trial) {
+            stop.stop();
+        }
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Link {
+    /// The channel of the live connection.
+    async fn channel(&self, target: &Target, reporter: &Reporter) -> Channel {
+        let mut open = self.open.lock().await;
+        loop {
+            if let Some((_, channel)) = open.as_ref().filter(|(_, channel)| channel.status().connected()) {
+                return channel.clone();
+            }
+            *open = None;
+            match connect(target).await {
+                Ok(link) => *open = Some(link),
+                Err(text) => {
+                    reporter.note(format!("producer: no link to {}: {text}", target.server));
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+async fn connect(target: &Target) -> Result<(Connection, Channel), String> {
+    let wishes = Wishes {
+        settings: None,
+        heartbeat_s: None,
+        frame_max: FRAME_MAX,
+        connect_timeout: Some(Duration::from_secs(10)),
+        name: "halfopen producer".into(),
+    };
+    let connection = amqp::open(target, wishes, Arc::new(|_| {})).await.map_err(|cause| cause.text)?;
+    let ready = async {
+        let channel = connection.create_channel().await?;
+        channel.confirm_select(ConfirmSelectOptions::default()).await?;
+        Ok::<_, lapin::Error>(channel)
+    };
+    let channel = ready.await.map_err(|error| error.to_string())?;
+    Ok((connection, channel))
+}
+
+/// One trial's messages.
+struct Numbered {
+    trial: TrialId,
+    target: Target,
+    interval: Duration,
+    link: Arc<Link>,
+    stop: Arc<Stop>,
+    reporter: Reporter,
+}
+
+impl Numbered {
+    async fn run(self) {
+        tokio::select! {
+            () = self.stop.stopped() => {}
+            () = self.publish_for_ever() => {}
+        }
+    }
+
+    async fn publish_for_ever(&self) {
+        let mut message = 0;
+        loop {
+            let channel = self.link.channel(&self.target, &self.reporter).await;
+            if let Err(error) = self.publish(&channel, &mut message).await {
+                self.reporter.note(format!("producer: trial {}: {}", self.trial, causes::of_lapin(&error).text));
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+
+    async fn publish(&self, channel: &Channel, message: &mut u64) -> lapin::Result<()> {
+        let queue = self.target.queue.as_str();
+        amqp::declare(channel, queue).await?;
+        let mut schedule = Schedule::staggered(self.reporter.now(), self.interval, self.trial);
+        loop {
+            tokio::time::sleep(schedule.wait(self.reporter.now())).await;
+            schedule.advance();
+            let payload = message.to_string();
+            // Before the call: the segment leaves during it.
+            let at = self.reporter.now();
+            let options = BasicPublishOptions::default();
+            let properties = BasicProperties::default();
+            let confirm =
+                channel.basic_publish("".into(), queue.into(), options, payload.as_bytes(), properties).await?;
+            self.reporter.event(at, self.trial, Kind::Published { message: *message });
+            let (reporter, trial, number) = (self.reporter.clone(), self.trial, *message);
+            tokio::spawn(async move {
+                if let Ok(Confirmation::Ack(_)) = confirm.await {
+                    reporter.event(reporter.now(), trial, Kind::Confirmed { message: number });
+                }
+            });
+            *message += 1;
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Publishing to Redis: one thread and one connection a broker, `LPUSH` after `LPUSH` in the order of their deadlines.
+
+use super::protocol::Target;
+use super::redis_client::login;
+use super::report::Reporter;
+use super::schedule::Schedule;
+use crate::events::Kind;
+use crate::units::{Offset, TrialId};
+use redis::io::tcp::TcpSettings;
+use redis::{Client, Connection, ConnectionAddr, IntoConnectionInfo, RedisResult};
+use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
+use std::collections::{BinaryHeap, HashMap};
+use std::io;
+use std::net::SocketAddrV4;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+/// Bound on connecting and on each `LPUSH`: this link is never cut, so silence means that the broker is gone.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Between two attempts to reach a broker that is gone.
+const PAUSE: Duration = Duration::from_secs(1);
+
+enum Order {
+    Publish { trial: TrialId, queue: String, interval: Duration },
+    Close { trial: TrialId },
+}
+
+pub(super) struct Publisher {
+    reporter: Reporter,
+    brokers: HashMap<SocketAddrV4, Sender<Order>>,
+}
+
+impl Publisher {
+    pub fn start(reporter: Reporter) -> io::Result<Self> {
+        Ok(Self { reporter, brokers: HashMap::new() })
+    }
+
+    pub fn publish(&mut self, trial: TrialId, target: Target, interval: Duration) -> io::Result<()> {
+        let server = target.server;
+        let order = Order::Publish { trial, queue: target.queue.clone(), interval };
+        if let Entry::Vacant(place) = self.brokers.entry(server) {
+            let (orders, receiver) = mpsc::channel();
+            let worker = Worker::new(target, self.reporter.clone());
+            thread::Builder::new().name("producer-redis".into()).spawn(move || worker.run(&receiver))?;
+            place.insert(orders);
+        }
+        self.tell(server, order)
+    }
+
+    pub fn close(&mut self, trial: TrialId) -> io::Result<()> {
+        let servers: Vec<SocketAddrV4> = self.brokers.keys().copied().collect();
+        servers.into_iter().try_for_each(|server| self.tell(server, Order::Close { trial }))
+    }
+
+    fn tell(&self, server: SocketAddrV4, order: Order) -> io::Result<()> {
+        let worker = self.brokers.get(&server);
+        let told = worker.is_some_and(|orders| orders.send(order).is_ok());
+        told.then_some(()).ok_or_else(|| io::Error::other(format!("the thread for {server} has ended")))
+    }
+}
+
+/// One trial's messages.
+struct Numbered {
+    queue: String,
+    schedule: Schedule,
+    next: u64,
+}
+
+struct Worker {
+    target: Target,
+    reporter: Reporter,
+    trials: HashMap<TrialId, Numbered>,
+    /// Deadlines, earliest first; entries of closed trials are skipped when their turn comes.
+    due: BinaryHeap<Reverse<(Offset, TrialId)>>,
+    connection: Option<Connection>,
+}
+
+impl Worker {
+    fn new(target: Target, reporter: Reporter) -> Self {
+        Self { target, reporter, trials: HashMap::new(), due: BinaryHeap::new(), connection: None }
+    }
+
+    fn run(mut self, orders: &Receiver<Order>) {
+        loop {
+            let order = match self.due.peek() {
+                Some(Reverse((due, _))) => orders.recv_timeout(due.since(self.reporter.now())),
+                None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match order {
+                Ok(Order::Publish { trial, queue, interval }) => {
+                    let schedule = Schedule::staggered(self.reporter.now(), interval, trial);
+                    self.due.push(Reverse((schedule.due(), trial)));
+                    self.trials.insert(trial, Numbered { queue, schedule, next: 0 });
+                }
+                Ok(Order::Close { trial }) => drop(self.trials.remove(&trial)),
+                Err(RecvTimeoutError::Timeout) => self.push_due(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn push_due(&mut self) {
+        let now = self.reporter.now();
+        while let Some(Reverse((due, trial))) = self.due.peek().copied().filter(|Reverse((due, _))| *due <= now) {
+            self.due.pop();
+            let Some(numbered) = self.trials.get_mut(&trial).filter(|numbered| numbered.schedule.due() == due) else {
+                continue;
+            };
+            let message = numbered.next;
+            let at = self.reporter.now();
+            match push(&mut self.connection, &self.target, &numbered.queue, message) {
+                Ok(()) => {
+                    self.reporter.event(at, trial, Kind::Published { message });
+                    self.reporter.event(self.reporter.now(), trial, Kind::Confirmed { message });
+                    numbered.next += 1;
+                    numbered.schedule.advance();
+                }
+                Err(error) => {
+                    self.reporter.note(format!("producer: LPUSH to {}: {error}", self.target.server));
+                    self.connection = None;
+                    thread::sleep(PAUSE);
+                    numbered.schedule.skip_missed(self.reporter.now());
+                }
+            }
+            self.due.push(Reverse((numbered.schedule.due(), trial)));
+        }
+    }
+}
+
+fn push(connection: &mut Option<Connection>, target: &Target, queue: &str, message: u64) -> RedisResult<()> {
+    let link = match connection {
+        Some(link) => link,
+        None => connection.insert(connect(target)?),
+    };
+    redis::cmd("LPUSH").arg(queue).arg(message).query(link)
+}
+
+fn connect(target: &Target) -> RedisResult<Connection> {
+    let info = ConnectionAddr::Tcp(target.server.ip().to_string(), target.server.port()).into_connection_info()?;
+    let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+    let client = Client::open(info.set_redis_settings(login(&target.user, &target.password)))?;
+    let connection = client.get_connection_with_timeout(LIMIT)?;
+    connection.set_read_timeout(Some(LIMIT))?;
+    connection.set_write_timeout(Some(LIMIT))?;
+    Ok(connection)
+}

@@ -1,0 +1,120 @@
+//! The real `redis` client in a blocking `BRPOP`.
+//!
+//! With a read timeout *r* the server is asked to answer after *r*/2 at the latest, so that a healthy idle link never
+//! runs into it; without one, `BRPOP … 0` waits for ever. `BRPOP` removes the message as it delivers it, so there is no
+//! acknowledgement.
+//!
+//! Two habits of the library (1.8) that a measurement shows: it sets keepalive and `TCP_USER_TIMEOUT` only after the
+//! handshake, which they therefore don't bound; and a server that accepts and then says nothing holds it for the connect
+//! timeout once for *each* set-up command (two, three with a password), because its pipeline reads on after an error.
+
+use super::attempts::{End, Trial};
+use super::stop::{Gate, Place};
+use super::{causes, socket};
+use crate::events::{Cause, EffectiveOptions, How, Kind, Tuple};
+use crate::units::Offset;
+use redis::io::tcp::TcpSettings;
+use redis::{Client, Connection, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError, RedisResult};
+use socket2::SockRef;
+use std::net::SocketAddrV4;
+
+/// Lives until the trial is closed.
+pub(super) fn run(trial: &Trial, gate: &Gate) {
+    trial.run_blocking(gate, |attempt, place| attempt_once(trial, attempt, place));
+}
+
+/// How to log in at `server`.
+pub(super) fn login(user: &str, password: &str) -> RedisConnectionInfo {
+    let mut info = RedisConnectionInfo::default();
+    if !user.is_empty() {
+        info = info.set_username(user);
+    }
+    if !password.is_empty() {
+        info = info.set_password(password);
+    }
+    info
+}
+
+fn client(trial: &Trial) -> RedisResult<Client> {
+    let mut tcp = TcpSettings::default().set_nodelay(true);
+    if let Some(keepalive) = trial.settings.keepalive {
+        tcp = tcp.set_keepalive(socket::keepalive(keepalive));
+    }
+    if let Some(limit) = trial.settings.tcp_user_timeout.get() {
+        tcp = tcp.set_user_timeout(limit);
+    }
+    let server = trial.target.server;
+    let info = ConnectionAddr::Tcp(server.ip().to_string(), server.port()).into_connection_info()?;
+    Client::open(info.set_tcp_settings(tcp).set_redis_settings(login(&trial.target.user, &trial.target.password)))
+}
+
+fn open(trial: &Trial) -> RedisResult<Connection> {
+    let client = client(trial)?;
+    match trial.settings.connect_timeout.get() {
+        Some(limit) => client.get_connection_with_timeout(limit),
+        None => client.get_connection(),
+    }
+}
+
+fn attempt_once(trial: &Trial, attempt: u32, place: &mut Option<Place<'_>>) -> End {
+    let failed = |error: RedisError| End::Failed {
+        at: trial.reporter.now(),
+        cause: causes::of_redis(&error, How::ConnectTimeout),
+    };
+    let mut connection = match open(trial) {
+        Ok(connection) => connection,
+        Err(error) => return failed(error),
+    };
+    let connected = trial.reporter.now();
+    let limit = trial.settings.read_timeout.get();
+    if let Err(error) = connection.set_read_timeout(limit) {
+        return failed(error);
+    }
+    match identify(&mut connection, trial.target.server) {
+        Ok(Some((tuple, effective))) => {
+            trial.connected(connected, attempt, tuple);
+            trial.event(Kind::Options { attempt, effective });
+        }
+        Ok(None) => {
+            let cause = causes::cause(How::Other, None, "the client's own socket was not found in /proc/self/fd");
+            return End::Failed { at: trial.reporter.now(), cause };
+        }
+        Err(error) => return failed(error),
+    }
+    place.take();
+    trial.event(Kind::Ready { attempt });
+    let wait_s = limit.map_or(0.0, |limit| limit.as_secs_f64() / 2.0);
+    let (at, cause) = pop_until_it_ends(trial, attempt, &mut connection, wait_s);
+    End::Noticed { at, cause }
+}
+
+/// The socket behind the library: it hides its descriptor, so it is looked up by its peer among the process's own.
+///
+/// In the lab each trial has a server address of its own and one look is enough; where several connections share the
+/// address, the server is asked which of them this one is.
+fn identify(connection: &mut Connection, server: SocketAddrV4) -> RedisResult<Option<(Tuple, EffectiveOptions)>> {
+    let mut found = socket::find_all(server);
+    if found.len() > 1 {
+        let info: String = redis::cmd("CLIENT").arg("INFO").query(connection)?;
+        let local = info.split(' ').find_map(|field| field.strip_prefix("addr=")).and_then(|text| text.parse().ok());
+        found.retain(|(tuple, _)| Some(tuple.local) == local);
+    }
+    Ok(found.pop().map(|(tuple, own)| (tuple, socket::effective(SockRef::from(&own)))))
+}
+
+fn pop_until_it_ends(trial: &Trial, attempt: u32, connection: &mut Connection, wait_s: f64) -> (Offset, Cause) {
+    let mut pop = redis::cmd("BRPOP");
+    pop.arg(&trial.target.queue).arg(wait_s);
+    loop {
+        let result: RedisResult<Option<(String, String)>> = pop.query(connection);
+        let at = trial.reporter.now();
+        match result {
+            Ok(None) => {}
+            Ok(Some((_, payload))) => match payload.parse() {
+                Ok(message) => trial.event_at(at, Kind::Delivered { attempt, message, redelivered: false }),
+                Err(_) => trial.reporter.note(format!("trial {}: a payload that is no number: {payload:?}", trial.id)),
+            },
+            Err(error) => return (at, causes::of_redis(&error, How::ReadTimeout)),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The subject process: one thread or task a trial.
+
+use super::attempts::Trial;
+use super::child::{self, Role};
+use super::protocol::Command;
+use super::report::Reporter;
+use super::stop::{Gate, Stop};
+use super::{lapin_client, redis_client, tcp_reader, tcp_writer};
+use crate::events::Source;
+use crate::scenario::SubjectKind;
+use crate::units::TrialId;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+
+/// First connections that are opened at a time: below every broker's listen backlog (RabbitMQ's is 128), so that no
+/// handshake is slowed down by a SYN that was dropped at the broker's door.
+const OPENING: usize = 64;
+
+/// Stack of a blocking client's thread. Thousands of them are started; only touched pages take memory.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// The libraries that are under test here, as `Cargo.lock` has them (a test holds them to it).
+pub(super) const LIBRARIES: [(&str, &str); 2] = [("lapin", "4.12.3"), ("redis", "1.8.1")];
+
+pub(super) fn main(args: &[String]) -> i32 {
+    child::run(args, Source::Subject, &LIBRARIES, |reporter| {
+        Ok(Subjects {
+            reporter: reporter.clone(),
+            open: HashMap::new(),
+            threads: Arc::new(Gate::new(OPENING)),
+            tasks: Arc::new(Semaphore::new(OPENING)),
+            runtime: None,
+        })
+    })
+}
+
+struct Subjects {
+    reporter: Reporter,
+    open: HashMap<TrialId, Arc<Stop>>,
+    threads: Arc<Gate>,
+    tasks: Arc<Semaphore>,
+    /// Started with the first client that needs it.
+    runtime: Option<Runtime>,
+}
+
+impl Role for Subjects {
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Open { trial, target, settings, load_interval } => {
+                let stop = Arc::new(Stop::default());
+                let old = self.open.insert(trial, stop.clone());
+                if let Some(old) = old {
+                    self.reporter.note(format!("trial {trial} was open already; its first client was ended"));
+                    old.stop();
+                }
+                let reporter = self.reporter.clone();
+                let trial = Trial { id: trial, target, settings, load_interval, reporter, stop };
+                if let Err(error) = self.start(trial) {
+                    self.reporter.note(format!("cannot start a client: {error}"));
+                }
+            }
+            Command::Close { trial } => {
+                if let Some(stop) = self.open.remove(&trial) {
+                    stop.stop();
+                }
+            }
+            Command::Publish { trial, .. } => {
+                self.reporter.note(format!("a subject does not publish; trial {trial} ignored"));
+            }
+            Command::Quit => {}
+        }
+    }
+}
+
+impl Subjects {
+    fn start(&mut self, trial: Trial) -> io::Result<()> {
+        let run = match trial.settings.subject {
+            SubjectKind::TcpReader => tcp_reader::run,
+            SubjectKind::TcpWriter => tcp_writer::run,
+            SubjectKind::RedisBlocking => redis_client::run,
+            SubjectKind::Lapin => {
+                let gate = self.tasks.clone();
+                self.runtime()?.spawn(lapin_client::run(trial, gate));
+                return Ok(());
+            }
+        };
+        let gate = self.threads.clone();
+        let named = thread::Builder::new().name(format!("trial-{}", trial.id)).stack_size(STACK_BYTES);
+        named.spawn(move || run(&trial, &gate)).map(drop)
+    }
+
+    fn runtime(&mut self) -> io::Result<&Runtime> {
+        if self.runtime.is_none() {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            self.runtime = Some(builder.worker_threads(2).enable_all().build()?);
+        }
+        self.runtime.as_ref().ok_or_else(|| io::Error::other("no runtime"))
+    }
+}
+
+impl Drop for Subjects {
+    fn drop(&mut self) {
+        // Clients that still wait for the kernel must not hold the process up: its end closes their sockets.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LIBRARIES;
+
+    #[test]
+    fn the_versions_are_those_that_are_built_in() {
+        let lock = include_str!("../../Cargo.lock");
+        for (name, version) in LIBRARIES {
+            let entry = format!("name = \"{name}\"\nversion = \"{version}\"\n");
+            assert!(lock.contains(&entry), "{name} is not at {version} in Cargo.lock");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The facts of one trial, taken out of its events once: sorted, without duplicates, cut off at the trial's end.
+
+use crate::events::{Cause, Counters, EffectiveOptions, Event, Kind, SocketSnapshot, Tuple};
+use crate::plan::Plan;
+use crate::units::Offset;
+use std::collections::{BTreeMap, HashMap};
+use std::net::Ipv4Addr;
+
+/// The events of each trial of the plan, in plan order. Each list is in one canonical order, without duplicates.
+pub(super) fn by_trial<'e>(plan: &Plan, events: &'e [Event]) -> Vec<Vec<&'e Event>> {
+    let by_id: HashMap<u32, usize> = plan.trials.iter().enumerate().map(|(i, t)| (t.id, i)).collect();
+    let by_client: HashMap<Ipv4Addr, usize> = plan.trials.iter().enumerate().map(|(i, t)| (t.client, i)).collect();
+    let mut lists = vec![Vec::new(); plan.trials.len()];
+    for event in events {
+        let index = match event.trial {
+            Some(id) => by_id.get(&id),
+            None => tuple_of(&event.kind).and_then(|t| by_client.get(t.local.ip())),
+        };
+        if let Some(list) = index.and_then(|i| lists.get_mut(*i)) {
+            list.push(event);
+        }
+    }
+    for list in &mut lists {
+        canonical(list);
+    }
+    lists
+}
+
+/// By time; events of one instant by their text, so that the order of arrival never matters.
+fn canonical(list: &mut Vec<&Event>) {
+    let text = |e: &Event| serde_json::to_string(e).unwrap_or_default();
+    list.sort_by(|a, b| a.offset.cmp(&b.offset).then_with(|| text(a).cmp(&text(b))));
+    list.dedup_by(|a, b| a == b);
+}
+
+fn tuple_of(kind: &Kind) -> Option<Tuple> {
+    match kind {
+        Kind::Connected { tuple, .. }
+        | Kind::PeerEnded { tuple, .. }
+        | Kind::KernelEnd { tuple, .. }
+        | Kind::Snapshot { tuple, .. }
+        | Kind::BrokerEnd { tuple, .. }
+        | Kind::FaultApplied { tuple, .. } => Some(*tuple),
+        _ => None,
+    }
+}
+
+/// The cut.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Applied {
+    pub tuple: Tuple,
+    pub before: Offset,
+    pub after: Offset,
+    pub age_s: Option<f64>,
+}
+
+/// The end of a connection as the client's kernel saw it.
+#[derive(Debug, Clone)]
+pub(super) struct KernelEnd {
+    pub at: Offset,
+    pub errno: Option<i32>,
+    pub not_before: Option<Offset>,
+    pub by: String,
+}
+
+/// The end of a connection at the other end.
+#[derive(Debug, Clone)]
+pub(super) enum FarEnd {
+    Broker { reason: String, text: String },
+    Peer(Cause),
+}
+
+/// One connection, or an attempt at one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Attempt {
+    pub connecting: Option<Offset>,
+    pub connected: Option<(Offset, Tuple)>,
+    pub options: Option<EffectiveOptions>,
+    pub ready: Option<Offset>,
+    pub failed: Option<(Offset, Cause)>,
+    pub notice: Option<(Offset, Cause)>,
+    pub kernel_end: Option<KernelEnd>,
+    pub far_end: Option<(Offset, FarEnd)>,
+    /// Looks at the socket, in order.
+    pub snapshots: Vec<(Offset, SocketSnapshot)>,
+    /// When the client itself put data on the wire: messages and acknowledgements.
+    pub wrote: Vec<Offset>,
+}
+
+impl Attempt {
+    /// The end of the connection as far as the client's side knows: kernel or subject, whichever came first.
+    pub fn local_end(&self) -> Option<Offset> {
+        let notice = self.notice.as_ref().map(|(at, _)| *at);
+        let kernel = self.kernel_end.as_ref().map(|end| end.at);
+        notice.into_iter().chain(kernel).min()
+    }
+}
+
+/// The facts of one trial.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Timeline {
+    pub attempts: BTreeMap<u32, Attempt>,
+    pub applied: Option<Applied>,
+    pub fault_failed: Option<(Offset, String)>,
+    pub healed: Option<(Offset, Offset)>,
+    pub first_drop: Option<(Offset, Option<Offset>)>,
+    pub certificates: Vec<(Offset, Counters, bool)>,
+    pub exited: Option<(Offset, String)>,
+    /// When the watch ended, and whether it was cut short.
+    pub ended: Option<(Offset, bool)>,
+}
+
+impl Timeline {
+    /// Takes the facts out of events in canonical order. What follows the trial's end is the harness tidying up and is
+    /// left out, except certificates: those are read at the end.
+    pub fn new(events: &[&Event]) -> Self {
+        let ended = events.iter().find_map(|e| match &e.kind {
+            Kind::TrialEnded { why } => Some((e.offset, why == "interrupted")),
+            _ => None,
+        });
+        let mut t = Self { ended, ..Self::default() };
+        let last = t.ended.map_or(Offset(i64::MAX), |(at, _)| at);
+        for event in events.iter().filter(|e| e.offset <= last || matches!(e.kind, Kind::Certificate { .. })) {
+            t.take(event.offset, &event.kind);
+        }
+        // Tuples are known only now: a look at a socket may be stamped before the client reports its connection.
+        for event in events.iter().filter(|e| e.offset <= last) {
+            t.take_by_tuple(event.offset, &event.kind);
+        }
+        t
+    }
+
+    /// The connection under test.
+    pub fn first(&self) -> Attempt {
+        self.attempts.get(&0).cloned().unwrap_or_default()
+    }
+
+    fn of(&mut self, attempt: u32) -> &mut Attempt {
+        self.attempts.entry(attempt).or_default()
+    }
+
+    fn take(&mut self, at: Offset, kind: &Kind) {
+        match kind {
+            Kind::Connecting { attempt } => _ = self.of(*attempt).connecting.get_or_insert(at),
+            Kind::Connected { attempt, tuple } => _ = self.of(*attempt).connected.get_or_insert((at, *tuple)),
+            Kind::Options { attempt, effective } => self.of(*attempt).options = Some(effective.clone()),
+            Kind::Ready { attempt } => _ = self.of(*attempt).ready.get_or_insert(at),
+            Kind::ConnectFailed { attempt, cause } => _ = self.of(*attempt).failed.get_or_insert((at, cause.clone())),
+            Kind::Notice { attempt, cause } => _ = self.of(*attempt).notice.get_or_insert((at, cause.clone())),
+            Kind::Sent { attempt, .. } | Kind::Acked { attempt, .. } => self.of(*attempt).wrote.push(at),
+            Kind::FaultApplied { tuple, before, after, age_at_fault_s } => {
+                let applied = Applied { tuple: *tuple, before: *before, after: *after, age_s: *age_at_fault_s };
+                self.applied.get_or_insert(applied);
+            }
+            Kind::FaultFailed { reason } => _ = self.fault_failed.get_or_insert((at, reason.clone())),
+            Kind::FaultHealed { before, after } => _ = self.healed.get_or_insert((*before, *after)),
+            Kind::FirstDrop { not_before } => _ = self.first_drop.get_or_insert((at, *not_before)),
+            Kind::Certificate { counters, intact } => self.certificates.push((at, *counters, *intact)),
+            Kind::SubjectExited { status } => _ = self.exited.get_or_insert((at, status.clone())),
+            _ => {}
+        }
+    }
+
+    fn take_by_tuple(&mut self, at: Offset, kind: &Kind) {
+        let Some(attempt) = tuple_of(kind).and_then(|tuple| self.owner(tuple, at)) else { return };
+        match kind {
+            Kind::Snapshot { socket, .. } => attempt.snapshots.push((at, socket.clone())),
+            Kind::KernelEnd { errno, not_before, by, .. } => match &mut attempt.kernel_end {
+                // The first sighting dates the end; a later one may still know the error.
+                Some(end) => end.errno = end.errno.or(*errno),
+                None => {
+                    attempt.kernel_end = Some(KernelEnd { at, errno: *errno, not_before: *not_before, by: by.clone() });
+                }
+            },
+            Kind::BrokerEnd { reason, text, .. } => {
+                let far = FarEnd::Broker { reason: reason.clone(), text: text.clone() };
+                attempt.far_end.get_or_insert((at, far));
+            }
+            Kind::PeerEnded { cause, .. } => _ = attempt.far_end.get_or_insert((at, FarEnd::Peer(cause.clone()))),
+            _ => {}
+        }
+    }
+
+    /// The attempt whose connection carried this name at that time: the latest that was open by then, because a port
+    /// can be used again.
+    fn owner(&mut self, tuple: Tuple, at: Offset) -> Option<&mut Attempt> {
+        let mut named: Vec<(Offset, u32)> = self
+            .attempts
+            .iter()
+            .filter_map(|(n, a)| a.connected.filter(|(_, own)| *own == tuple).map(|(opened, _)| (opened, *n)))
+            .collect();
+        named.sort_unstable();
+        let chosen = named.iter().rev().find(|(opened, _)| *opened <= at).or(named.first())?.1;
+        self.attempts.get_mut(&chosen)
+    }
+}

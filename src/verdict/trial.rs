@@ -1,0 +1,217 @@
+//! One trial: which outcome, who fired, and the row.
+
+use super::timeline::{Applied, Attempt, Timeline};
+use super::watcher;
+use super::{MessageRow, Outcome, Span, TrialRow, VoidReason, certificate, messages};
+use crate::plan::{Trial, Window};
+use crate::scenario::{Arm, Fault, Scenario};
+use crate::units::Offset;
+
+/// What was planned for the trial.
+pub(super) struct Case<'p> {
+    pub scenario: &'p Scenario,
+    pub trial: &'p Trial,
+    pub arm: &'p Arm,
+    pub fault: &'p Fault,
+}
+
+/// From `earlier` to `later`; negative where the order is the other way round.
+pub(super) fn span(later: Offset, earlier: Offset) -> Span {
+    Offset(later.0.saturating_sub(earlier.0))
+}
+
+pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) -> TrialRow {
+    let first = t.first();
+    let certificate = certificate::counters(t, case.fault);
+    let (outcome, void_reason) = match decide(case, t, &first) {
+        Ok(Outcome::FalseAlarm) => (Outcome::FalseAlarm, None),
+        Ok(Outcome::SubjectExited) => (Outcome::SubjectExited, None),
+        Ok(outcome) => match certificate::objection(certificate, case.fault) {
+            Some(reason) => (Outcome::Void, Some(reason)),
+            None => (outcome, None),
+        },
+        Err(reason) => (Outcome::Void, Some(reason)),
+    };
+    let counters = certificate.map(|(c, _)| c);
+    // A control has no rule, so nothing is dated from it.
+    let cut = t.applied.filter(|_| !case.fault.drop.is_none());
+    let mut row = TrialRow {
+        trial: case.trial.id,
+        arm: case.arm.name.clone(),
+        subject: case.arm.settings.subject.name().to_string(),
+        broker: case.arm.settings.subject.broker().name().to_string(),
+        fault: case.fault.profile.clone(),
+        scope: case.fault.scope.name().to_string(),
+        conn_id: format!("{}.0", case.trial.id),
+        local: first.connected.map(|(_, tuple)| tuple.local),
+        peer: first.connected.map(|(_, tuple)| tuple.peer),
+        phase_s: Offset::ZERO + case.trial.phase,
+        fault_before_s: cut.map(|a| a.before),
+        fault_applied_s: cut.map(|a| a.after),
+        fault_after_s: cut.map(|a| a.after),
+        age_at_fault_s: cut.and_then(|a| a.age_s),
+        first_drop_s: t.first_drop.map(|(at, _)| at),
+        first_drop_not_before_s: t.first_drop.and_then(|(_, not_before)| not_before),
+        app_notice_s: first.notice.as_ref().map(|(at, _)| *at),
+        broker_notice_s: first.far_end.as_ref().map(|(at, _)| *at),
+        outcome,
+        predicted_lo_s: case.trial.predicted.and_then(|w| w.lo_s),
+        predicted_hi_s: case.trial.predicted.and_then(|w| w.hi_s),
+        horizon_s: Offset::ZERO + case.scenario.horizon,
+        offered_to_broker: counters.map(|c| c.offered_to_broker),
+        offered_to_client: counters.map(|c| c.offered_to_client),
+        dropped_to_broker: counters.map(|c| c.dropped_to_broker),
+        dropped_to_client: counters.map(|c| c.dropped_to_client),
+        passed_to_broker: counters.map(|c| c.passed_to_broker),
+        passed_to_client: counters.map(|c| c.passed_to_client),
+        rst_seen: counters.map(|c| c.rst_to_client),
+        fin_seen: counters.map(|c| c.fin_to_client),
+        icmp_seen: counters.map(|c| c.icmp_to_client),
+        false_alarm: outcome == Outcome::FalseAlarm,
+        void_reason,
+        healed_s: t.healed.map(|(_, after)| after),
+        ended_s: t.ended.map(|(at, _)| at),
+        attempts: t.attempts.len() as u64,
+        ..TrialRow::default()
+    };
+    if let Some(end) = &first.kernel_end {
+        row.kernel_end_s = Some(end.at);
+        row.kernel_error = end.errno.map(watcher::errno_name).unwrap_or_default();
+        row.kernel_end_not_before_s = end.not_before;
+        row.kernel_end_by.clone_from(&end.by);
+    }
+    row.watcher = watcher_of(case, t, &first, outcome).to_string();
+    row.error = error_of(t, &first, outcome);
+    if let (Outcome::Detected, Some(cut), Some((at, _))) = (outcome, cut, &first.notice) {
+        row.detected_s = Some(*at);
+        row.ttd_s = Some(span(*at, cut.after));
+        row.recovered_s = recovered(t, *at);
+        row.ttr_s = row.recovered_s.map(|r| span(r, cut.after));
+    }
+    if let Some(cut) = cut.filter(|_| outcome != Outcome::Void) {
+        row.agrees = agrees(case, &row, cut);
+        messages::stuck(&mut row, ledger, cut.after);
+    }
+    row
+}
+
+/// The outcome before the certificate is looked at, or why there is none.
+fn decide(case: &Case<'_>, t: &Timeline, first: &Attempt) -> Result<Outcome, VoidReason> {
+    let control = case.fault.drop.is_none();
+    let notice = first.notice.as_ref().map(|(at, _)| *at);
+    let exited = t.exited.as_ref().map(|(at, _)| *at).filter(|at| notice.is_none_or(|n| *at < n));
+    let horizon = watched_until(case, t, first);
+    if exited.is_some_and(|at| horizon.is_none_or(|h| at <= h)) {
+        return Ok(Outcome::SubjectExited);
+    }
+    // A run that was stopped, or killed so hard that it could not even say so.
+    let cut_short = t.ended.is_none_or(|(at, interrupted)| interrupted && horizon.is_none_or(|h| at < h));
+    let unless_cut_short = |reason| if cut_short { VoidReason::Interrupted } else { reason };
+    let Some((_, tuple)) = first.connected else {
+        return Err(unless_cut_short(VoidReason::NeverConnected(why_not(first))));
+    };
+    let Some(ready) = first.ready else {
+        return Err(unless_cut_short(VoidReason::NeverReady(why_not(first))));
+    };
+    let noticed_in_time = notice.is_some_and(|n| horizon.is_none_or(|h| n <= h));
+    if control {
+        return match (noticed_in_time, cut_short) {
+            (true, _) => Ok(Outcome::FalseAlarm),
+            (false, true) => Err(VoidReason::Interrupted),
+            (false, false) => Ok(Outcome::Survived),
+        };
+    }
+    let Some(applied) = t.applied else {
+        return match (&t.fault_failed, notice) {
+            (Some((failed, reason)), n) if n.is_none_or(|n| n > *failed) => {
+                Err(VoidReason::FaultFailed(reason.clone()))
+            }
+            (_, Some(_)) => Ok(Outcome::FalseAlarm),
+            (_, None) => Err(unless_cut_short(VoidReason::NoFault)),
+        };
+    };
+    if applied.tuple != tuple {
+        return Err(VoidReason::OtherConnection);
+    }
+    // No watcher can be quicker than the bracket of the cut: what fired inside it had another reason.
+    if notice.is_some_and(|n| n < applied.after) {
+        return Ok(Outcome::FalseAlarm);
+    }
+    if ready > applied.before {
+        return Err(VoidReason::CutBeforeReady);
+    }
+    if noticed_in_time {
+        return Ok(Outcome::Detected);
+    }
+    if cut_short {
+        return Err(VoidReason::Interrupted);
+    }
+    Ok(if survived(case, t, first, horizon) { Outcome::Survived } else { Outcome::Censored })
+}
+
+/// The end of the horizon: counted from the cut, in a control from the moment at which the cut would have been.
+fn watched_until(case: &Case<'_>, t: &Timeline, first: &Attempt) -> Option<Offset> {
+    let planned = || {
+        let ready = first.ready.filter(|_| case.fault.drop.is_none())?;
+        Some(ready + case.scenario.settle + case.trial.phase)
+    };
+    t.applied.map(|a| a.after).or_else(planned).map(|from| from + case.scenario.horizon)
+}
+
+/// Healed on purpose within the horizon, before kernel, subject or broker gave the connection up. (The subject's own
+/// notice, also one that healing brought about, is a detection and is handled before.)
+fn survived(case: &Case<'_>, t: &Timeline, first: &Attempt, horizon: Option<Offset>) -> bool {
+    let planned = case.fault.duration.get().is_some();
+    let healed = t.healed.is_some_and(|(before, _)| horizon.is_none_or(|h| before <= h));
+    let within = |at: Offset| horizon.is_none_or(|h| at <= h);
+    let ended = first.kernel_end.as_ref().is_some_and(|end| within(end.at))
+        || first.far_end.as_ref().is_some_and(|(at, _)| within(*at));
+    planned && healed && !ended
+}
+
+fn why_not(first: &Attempt) -> String {
+    let cause = first.failed.as_ref().or(first.notice.as_ref());
+    cause.map(|(_, cause)| watcher::error_text(cause)).unwrap_or_default()
+}
+
+fn watcher_of(case: &Case<'_>, t: &Timeline, first: &Attempt, outcome: Outcome) -> &'static str {
+    match (outcome, &first.notice) {
+        (Outcome::Void, _) => watcher::UNKNOWN,
+        (Outcome::Detected, Some((_, cause))) => {
+            watcher::of_notice(cause, first, &case.arm.settings, t.applied.map(|a| a.before))
+        }
+        // Before the cut, or without one: every look at the socket is evidence.
+        (Outcome::FalseAlarm, Some((_, cause))) => watcher::of_notice(cause, first, &case.arm.settings, None),
+        _ => watcher::NONE,
+    }
+}
+
+fn error_of(t: &Timeline, first: &Attempt, outcome: Outcome) -> String {
+    match outcome {
+        Outcome::SubjectExited => t.exited.as_ref().map(|(_, status)| status.clone()).unwrap_or_default(),
+        Outcome::Censored | Outcome::Survived => String::new(),
+        Outcome::Detected | Outcome::FalseAlarm | Outcome::Void => why_not(first),
+    }
+}
+
+/// The subject consumes again: the first "ready" of a later connection after the detection.
+fn recovered(t: &Timeline, detected: Offset) -> Option<Offset> {
+    let later = t.attempts.iter().filter(|(n, _)| **n > 0);
+    later.filter_map(|(_, a)| a.ready).filter(|ready| *ready >= detected).min()
+}
+
+/// Whether measurement and predicted window agree. The instant of the cut is known only within its bracket, so the
+/// measured time to detect is an interval too, and touching the window is agreement. A censored trial agrees with a
+/// window that reaches beyond the horizon.
+fn agrees(case: &Case<'_>, row: &TrialRow, cut: Applied) -> Option<bool> {
+    let Window { lo_s, hi_s } = case.trial.predicted?;
+    let never = lo_s.is_none() && hi_s.is_none();
+    match (row.outcome, row.detected_s) {
+        (Outcome::Detected, Some(at)) => {
+            let (least, most) = (span(at, cut.after).as_secs(), span(at, cut.before).as_secs());
+            Some(!never && lo_s.is_none_or(|lo| most >= lo) && hi_s.is_none_or(|hi| least <= hi))
+        }
+        (Outcome::Censored, _) => Some(hi_s.is_none_or(|hi| hi > row.horizon_s.as_secs())),
+        _ => None,
+    }
+}

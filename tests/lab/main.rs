@@ -1,0 +1,13 @@
+//! Tests on a real kernel: network namespaces joined by veth, real sockets, real rules, real brokers.
+//!
+//! They need namespaces, and most of them root. Where they can't have them they fail and say so: a privileged test that
+//! returns early would count as passed.
+
+#![expect(clippy::disallowed_methods, reason = "a test times what it waits for and starts the program under test")]
+
+mod common;
+mod fault;
+mod lab;
+mod observe;
+mod supervisor;
+mod support;

@@ -1,0 +1,56 @@
+//! Snapshots of two plans, and what a plan says that it will do.
+
+use halfopen::plan::{Overrides, Plan, PlanError, build, describe};
+use halfopen::scenario::{Scenario, read};
+use halfopen::units::print_duration;
+use std::fmt::Write as _;
+
+fn scenario(name: &str) -> Scenario {
+    let path = format!("{}/scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    read(&path, &std::fs::read_to_string(&path).expect("is there")).expect("is read")
+}
+
+fn table(plan: &Plan) -> String {
+    let mut text = String::new();
+    for trial in &plan.trials {
+        let arm = &plan.scenario.arms[trial.arm].name;
+        let fault = &plan.scenario.faults[trial.fault].profile;
+        let phase = print_duration(trial.phase);
+        let _ = writeln!(text, "{:>3} {arm} {fault} +{phase} {} -> {}", trial.id, trial.client, trial.server);
+    }
+    let _ = write!(text, "settle {}, estimate {}", print_duration(plan.scenario.settle), print_duration(plan.estimate));
+    text
+}
+
+#[test]
+fn first_look_with_two_trials() {
+    let plan =
+        build(scenario("first-look"), &Overrides { trials: Some(2), ..Overrides::default() }).expect("is planned");
+    insta::assert_snapshot!("first-look", format!("{}\n\n{}", table(&plan), describe(&plan)));
+}
+
+#[test]
+fn one_way_with_two_trials() {
+    let overrides = Overrides { trials: Some(2), seed: Some(7), partition: None };
+    let plan = build(scenario("one-way"), &overrides).expect("is planned");
+    insta::assert_snapshot!("one-way", format!("{}\n\n{}", table(&plan), describe(&plan)));
+}
+
+#[test]
+fn what_cannot_be_planned_is_said() {
+    let says = |overrides: Overrides| build(scenario("first-look"), &overrides).expect_err("is wrong").to_string();
+    let trials = |trials| says(Overrides { trials: Some(trials), ..Overrides::default() });
+    let partition = |trials, i, n| says(Overrides { trials: Some(trials), partition: Some((i, n)), seed: None });
+    assert_eq!(trials(0), "--trials 0 leaves nothing to run; write at least 1");
+    assert_eq!(trials(30_001), "30001 trials for arm `lapin-10` over all faults are too many; the most is 30000");
+    assert_eq!(partition(1, 3, 2), "--partition 3/2 is no part; write I/N with I from 1 to N");
+    assert_eq!(partition(1, 0, 0), "--partition 0/0 is no part; write I/N with I from 1 to N");
+    assert_eq!(
+        partition(1, 7, 7),
+        "--partition 7/7 has no trials, the whole plan has 5; use fewer parts or more trials"
+    );
+    let mut one_arm = scenario("first-look");
+    one_arm.arms.truncate(1);
+    let most = build(one_arm, &Overrides { trials: Some(30_000), ..Overrides::default() });
+    assert_eq!(most.map(|plan| plan.trials.len()), Ok::<_, PlanError>(30_000));
+}

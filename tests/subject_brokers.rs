@@ -1,0 +1,353 @@
+//! The real clients on real brokers, in a PID and network namespace of the test's own, which takes everything with it.
+//!
+//! Needs `rabbitmq-server` and `redis-server` (`scripts/setup` installs them) and the right to create namespaces; the
+//! tests fail without them, they never skip.
+
+#[path = "support/child.rs"]
+#[expect(dead_code, reason = "each test binary uses its own part")]
+mod child;
+
+use child::{Child, open, settings, some, target};
+use halfopen::events::{How, Kind};
+use halfopen::host::clock::Clock;
+use halfopen::scenario::{Ack, BrokerKind, Keepalive, SubjectKind};
+use halfopen::subject::protocol::Command;
+use halfopen::units::{Setting, TrialId};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddrV4;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{self, Stdio};
+use std::time::Duration;
+
+const INSIDE: &str = "HALFOPEN_TEST_INSIDE";
+const RABBITMQ: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
+const RABBITMQCTL: &str = "/usr/lib/rabbitmq/bin/rabbitmqctl";
+
+#[expect(clippy::disallowed_methods, reason = "the test starts what it needs and ends it")]
+fn command(program: &str) -> process::Command {
+    process::Command::new(program)
+}
+
+/// Runs the test of this name again, as the body, inside new namespaces. True inside.
+fn inside(test: &str) -> bool {
+    if let Some(arrived) = std::env::var_os(INSIDE) {
+        std::fs::write(arrived, test).unwrap();
+        return true;
+    }
+    let own = std::env::current_exe().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let arrived = home.path().join("arrived");
+    let mut unshare = command("unshare");
+    if !nix::unistd::geteuid().is_root() {
+        unshare.args(["--user", "--map-root-user"]);
+    }
+    unshare.args(["--pid", "--net", "--mount", "--mount-proc", "--fork", "--kill-child", "--", "sh", "-c"]);
+    unshare.args(["ip link set lo up && exec \"$0\" --exact \"$1\" --nocapture"]).arg(own).arg(test);
+    let status = unshare.env(INSIDE, &arrived).status().unwrap();
+    assert!(status.success(), "{test} failed inside its namespaces");
+    // A name that matches no test would succeed without running anything.
+    assert_eq!(std::fs::read_to_string(&arrived).unwrap(), test);
+    false
+}
+
+/// A broker with a directory of its own; its process group ends with it.
+struct Broker {
+    process: process::Child,
+    home: tempfile::TempDir,
+}
+
+impl Broker {
+    fn start(mut command: process::Command, home: tempfile::TempDir, ready: &str) -> Self {
+        let mut process = command.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let mut lines = output.lines().map_while(Result::ok);
+        assert!(lines.by_ref().any(|line| line.contains(ready)), "the broker never said {ready:?}");
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { process, home }
+    }
+
+    fn redis() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let mut redis = command("redis-server");
+        redis.args(["--port", "6379", "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(home.path());
+        Self::start(redis, home, "Ready to accept connections")
+    }
+
+    fn rabbitmq() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let mut rabbitmq = rabbitmq_tool(RABBITMQ);
+        rabbitmq
+            .env("HOME", home.path())
+            .env("RABBITMQ_MNESIA_BASE", home.path())
+            .env("RABBITMQ_LOG_BASE", home.path());
+        rabbitmq.env("RABBITMQ_LOGS", "-").env("RABBITMQ_ENABLED_PLUGINS_FILE", home.path().join("plugins"));
+        std::fs::write(home.path().join(".erlang.cookie"), "halfopen").unwrap();
+        std::fs::set_permissions(home.path().join(".erlang.cookie"), std::fs::Permissions::from_mode(0o400)).unwrap();
+        Self::start(rabbitmq, home, "completed with")
+    }
+
+    fn group(&self) -> Pid {
+        Pid::from_raw(self.process.id().cast_signed())
+    }
+
+    fn freeze(&self) {
+        killpg(self.group(), Signal::SIGSTOP).unwrap();
+    }
+
+    fn thaw(&self) {
+        killpg(self.group(), Signal::SIGCONT).unwrap();
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = killpg(self.group(), Signal::SIGKILL);
+        let _ = self.process.wait();
+    }
+}
+
+fn rabbitmq_tool(program: &str) -> process::Command {
+    let mut tool = command(program);
+    tool.env("RABBITMQ_NODENAME", "halfopen@localhost").env("RABBITMQ_NODE_PORT", "5672");
+    tool
+}
+
+fn amqp() -> SocketAddrV4 {
+    "127.0.0.1:5672".parse().unwrap()
+}
+
+fn redis() -> SocketAddrV4 {
+    "127.0.0.1:6379".parse().unwrap()
+}
+
+fn publish(trial: TrialId, broker: BrokerKind, interval_ms: u64) -> Command {
+    let server = if broker == BrokerKind::Redis { redis() } else { amqp() };
+    Command::Publish { trial, broker, target: target(server, trial), interval: Duration::from_millis(interval_ms) }
+}
+
+fn resident_kb(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn lapin_on_rabbitmq() {
+    if !inside("lapin_on_rabbitmq") {
+        return;
+    }
+    let broker = Broker::rabbitmq();
+    let mut subject = Child::start("__subject", &[]);
+    let mut producer = Child::start("__producer", &[]);
+    heartbeats_are_negotiated(&mut subject);
+    messages_come_and_are_acknowledged(&mut subject, &mut producer);
+    four_hundred_in_one_process();
+    a_frozen_broker_is_noticed_by_the_heartbeat(&mut subject, &broker);
+    a_closed_connection_is_noticed_and_opened_again(&mut subject, &mut producer, &broker);
+}
+
+fn heartbeats_are_negotiated(subject: &mut Child) {
+    for (trial, asked, agreed) in [(0, None, 60), (1, Some(some(10.0)), 10), (2, Some(Setting::None), 60)] {
+        let mut wanted = settings(SubjectKind::Lapin);
+        wanted.heartbeat = asked;
+        wanted.prefetch = Some(4);
+        wanted.tcp_user_timeout = some(20.0);
+        subject.tell(&open(amqp(), trial, wanted, None));
+        let options = subject.options(trial);
+        assert_eq!(options.heartbeat_s, Some(agreed), "asked for {asked:?}");
+        assert_eq!((options.frame_max, options.prefetch), (Some(4096), Some(4)));
+        assert_eq!((options.nonblocking, options.keepalive), (Some(true), Some(false)));
+        assert_eq!((options.so_rcvtimeo_ms, options.tcp_user_timeout_ms), (Some(0), Some(20_000)));
+        subject.ready(trial, 0);
+        subject.tell(&Command::Close { trial });
+    }
+}
+
+fn messages_come_and_are_acknowledged(subject: &mut Child, producer: &mut Child) {
+    for (trial, ack) in [(10, Ack::Early), (11, Ack::Late)] {
+        let mut wanted = settings(SubjectKind::Lapin);
+        (wanted.ack, wanted.prefetch) = (Some(ack), Some(4));
+        subject.tell(&open(amqp(), trial, wanted, None));
+        subject.ready(trial, 0);
+        producer.tell(&publish(trial, BrokerKind::Rabbitmq, 100));
+        for number in 0..5 {
+            let want = |kind: &Kind| matches!(kind, Kind::Published { message } if *message == number).then_some(());
+            let (published, ()) = producer.event(trial, "publication", want);
+            let want = |kind: &Kind| matches!(kind, Kind::Confirmed { message } if *message == number).then_some(());
+            let (confirmed, ()) = producer.event(trial, "confirmation", want);
+            let delivered = subject.delivered(trial, number);
+            let want = |kind: &Kind| matches!(kind, Kind::Acked { message, .. } if *message == number).then_some(());
+            let (acked, ()) = subject.event(trial, "acknowledgement", want);
+            assert!(published <= confirmed && published <= delivered && delivered <= acked);
+            assert!(ack == Ack::Early || acked.since(delivered) >= Duration::from_millis(50));
+        }
+    }
+}
+
+/// The price of one process for many connections, said aloud: `lapin` has a thread and buffers for each.
+fn four_hundred_in_one_process() {
+    const CONNECTIONS: TrialId = 400;
+    let mut subject = Child::start("__subject", &[]);
+    let before_kb = resident_kb(subject.pid());
+    let clock = Clock::start();
+    for trial in 0..CONNECTIONS {
+        subject.tell(&open(amqp(), 1000 + trial, settings(SubjectKind::Lapin), None));
+    }
+    for trial in 0..CONNECTIONS {
+        subject.ready(1000 + trial, 0);
+    }
+    let (took_s, grown_kb) = (clock.now().as_secs(), resident_kb(subject.pid()) - before_kb);
+    println!("{CONNECTIONS} lapin connections: {took_s:.2} s to open, {grown_kb} kB resident more");
+    assert!(took_s < 60.0, "{took_s} s");
+    assert!(grown_kb < 600_000, "{grown_kb} kB");
+    subject.finish();
+}
+
+fn a_frozen_broker_is_noticed_by_the_heartbeat(subject: &mut Child, broker: &Broker) {
+    let mut wanted = settings(SubjectKind::Lapin);
+    (wanted.heartbeat, wanted.connect_timeout) = (Some(some(1.0)), some(1.0));
+    subject.tell(&open(amqp(), 20, wanted, None));
+    let ready = subject.ready(20, 0);
+    broker.freeze();
+    let (at, attempt, how, errno, _) = subject.notice(20);
+    assert_eq!((attempt, how, errno), (0, How::AmqpHeartbeat, None));
+    // lapin closes once more than two heartbeats have passed without a byte, checked each half heartbeat.
+    assert!(at.since(ready) > Duration::from_secs(2), "ready at {ready}, noticed at {at}");
+    let (_, attempt, how, _) = subject.connect_failed(20);
+    assert_eq!((attempt, how), (1, How::ConnectTimeout));
+    broker.thaw();
+    let want = |kind: &Kind| matches!(kind, Kind::Ready { attempt: 2.. }).then_some(());
+    subject.event(20, "recovery", want);
+}
+
+fn a_closed_connection_is_noticed_and_opened_again(subject: &mut Child, producer: &mut Child, broker: &Broker) {
+    subject.tell(&open(amqp(), 30, settings(SubjectKind::Lapin), None));
+    producer.tell(&publish(30, BrokerKind::Rabbitmq, 200));
+    subject.delivered(30, 0);
+    let mut ctl = rabbitmq_tool(RABBITMQCTL);
+    ctl.env("HOME", broker.home.path()).args(["close_all_connections", "bye"]).stdout(Stdio::null());
+    assert!(ctl.status().unwrap().success());
+    let (_, attempt, how, _, text) = subject.notice(30);
+    assert_eq!((attempt, how, text.as_str()), (0, How::ClosedByPeer, "320 CONNECTION_FORCED - bye"));
+    subject.ready(30, 1);
+    // The producer was closed too, and is back with the numbers that follow.
+    let again = |kind: &Kind| matches!(kind, Kind::Delivered { attempt: 1, .. }).then_some(());
+    subject.event(30, "delivery after the reconnect", again);
+}
+
+#[test]
+fn redis_blocking_on_redis() {
+    if !inside("redis_blocking_on_redis") {
+        return;
+    }
+    let broker = Broker::redis();
+    let mut subject = Child::start("__subject", &[]);
+    let mut producer = Child::start("__producer", &[]);
+    let mut patient = settings(SubjectKind::RedisBlocking);
+    patient.tcp_user_timeout = some(30.0);
+    let mut limited = patient.clone();
+    limited.read_timeout = some(1.0);
+    subject.tell(&open(redis(), 0, patient, None));
+    subject.tell(&open(redis(), 1, limited, None));
+    for (trial, limit_ms) in [(0, 0), (1, 1000)] {
+        let options = subject.options(trial);
+        assert_eq!((options.so_rcvtimeo_ms, options.nonblocking), (Some(limit_ms), Some(false)));
+        assert_eq!(options.tcp_user_timeout_ms, Some(30_000));
+        subject.ready(trial, 0);
+        // Three read timeouts between two messages: a healthy idle link must not run into one.
+        producer.tell(&publish(trial, BrokerKind::Redis, 3000));
+    }
+    for trial in [0, 1] {
+        let want = |kind: &Kind| matches!(kind, Kind::Confirmed { message: 1 }).then_some(());
+        producer.event(trial, "confirmation", want);
+        let want = |kind: &Kind| match kind {
+            Kind::Delivered { message: 1, attempt, .. } => Some(*attempt),
+            _ => None,
+        };
+        assert_eq!(subject.event(trial, "delivery", want).1, 0);
+    }
+    let frozen = Clock::from_zero(0).now();
+    kill(broker.group(), Signal::SIGSTOP).unwrap();
+    let (at, attempt, how, errno, _) = subject.notice(1);
+    assert_eq!((attempt, how, errno), (0, How::ReadTimeout, Some(libc::EAGAIN)));
+    // The read under way began at most half a limit before; the wheel is late by at most an eighth.
+    let waited_s = at.since(frozen).as_secs_f64();
+    assert!((0.45..1.0 * 1.125 + 0.25).contains(&waited_s), "{waited_s} s");
+    broker.thaw();
+    let want = |kind: &Kind| matches!(kind, Kind::Ready { attempt: 1.. }).then_some(());
+    subject.event(1, "recovery", want);
+    drop(broker);
+    let (_, attempt, how, _, _) = subject.notice(0);
+    assert_eq!(attempt, 0, "without a limit it sat through the freeze");
+    assert!(matches!(how, How::Eof | How::Errno));
+}
+
+/// Drops every segment of the three servers behind the senders' backs, as `INPUT` does: for what the clients hear that
+/// is as good as a cut in the middle of the path.
+fn cut() {
+    let rules = "add table ip t; add chain ip t i { type filter hook input priority 0; }; \
+                 add rule ip t i tcp dport { 5672, 6379, 7000 } drop; add rule ip t i tcp sport { 5672, 6379, 7000 } drop";
+    assert!(command("nft").arg(rules).status().unwrap().success());
+}
+
+/// Waits until the `BRPOP` is outstanding and acknowledged. The server delays that acknowledgement by up to 40 ms, and a
+/// cut before it finds data in flight, which suspends keepalive: that connection would die by retransmission instead.
+fn brpop_is_idle() {
+    let mut own = redis::Client::open("redis://127.0.0.1").unwrap().get_connection().unwrap();
+    let is_blocked = |own: &mut redis::Connection| {
+        let info: String = redis::cmd("INFO").arg("clients").query(own).unwrap();
+        info.contains("blocked_clients:1")
+    };
+    // Rows of /proc/net/tcp: remote port 6379 is 18EB, state 01 is ESTABLISHED, then the bytes not yet acknowledged.
+    let in_flight = || {
+        let sockets = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+        sockets.lines().filter(|row| row.contains(":18EB 01 ")).any(|row| !row.contains(":18EB 01 00000000:"))
+    };
+    let clock = Clock::start();
+    while !is_blocked(&mut own) || in_flight() {
+        assert!(clock.now().as_secs() < 20.0, "the subject never waited in BRPOP");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn the_kernels_verdict_reaches_every_client_with_its_number() {
+    if !inside("the_kernels_verdict_reaches_every_client_with_its_number") {
+        return;
+    }
+    let _brokers = (Broker::rabbitmq(), Broker::redis());
+    let _peer = Child::start("__peer", &[]);
+    let mut subject = Child::start("__subject", &[]);
+    let second = Duration::from_secs(1);
+    for (trial, kind) in SubjectKind::ALL.into_iter().enumerate() {
+        let mut wanted = settings(kind);
+        wanted.connect_timeout = some(0.5);
+        // Data in flight suspends keepalive: the writer has TCP_USER_TIMEOUT instead.
+        if kind == SubjectKind::TcpWriter {
+            wanted.tcp_user_timeout = some(1.0);
+        } else {
+            wanted.keepalive = Some(Keepalive { idle: second, interval: second, probes: 1 });
+        }
+        let server = format!("127.0.0.1:{}", kind.broker().port()).parse().unwrap();
+        let load = (kind == SubjectKind::TcpWriter).then(|| Duration::from_millis(100));
+        subject.tell(&open(server, trial as TrialId, wanted, load));
+        subject.ready(trial as TrialId, 0);
+    }
+    brpop_is_idle();
+    cut();
+    let cut_at = Clock::from_zero(0).now();
+    for (trial, kind) in SubjectKind::ALL.into_iter().enumerate() {
+        let (at, attempt, how, errno, text) = subject.notice(trial as TrialId);
+        assert_eq!((attempt, how, errno), (0, How::Errno, Some(libc::ETIMEDOUT)), "{kind}: {text}");
+        let waited_s = at.since(cut_at).as_secs_f64();
+        println!("{kind}: ETIMEDOUT {waited_s:.3} s after the cut");
+        // One idle second and one probe's (the writer: 0.41 + 1 s), less the age of the last segment at the cut.
+        assert!((0.5..3.0).contains(&waited_s), "{kind}: {waited_s} s");
+        // The reconnect runs into the cut as well.
+        let (_, attempt, how, _) = subject.connect_failed(trial as TrialId);
+        assert_eq!((attempt, how), (1, How::ConnectTimeout), "{kind}");
+    }
+}
