@@ -6,7 +6,7 @@ use super::{machine, pretty, print};
 use crate::engine::job::{FACTS_FILE, Facts, JOB_FILE, Job};
 use crate::host::programs::Program;
 use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervise};
-use crate::host::{clock, journal};
+use crate::host::{clock, journal, signals};
 use crate::plan::{self, Overrides, Plan};
 use crate::scenario::{self, BrokerKind, Scenario};
 use crate::store::{RunDir, RunInfo, ScenarioSource};
@@ -42,7 +42,9 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     }
     let mut exit = Exit::Held;
     let mut summaries = Vec::new();
+    let harness = |e: std::io::Error| Failure::new(Exit::Harness, format!("signals: {e}"));
     for ready in &all {
+        signals::hold().map_err(harness)?;
         let out = out_dir(args, &ready.plan.scenario);
         let (one, summary) = carry_out(ready, &out, args)?;
         exit = exit.and(one);
@@ -135,6 +137,8 @@ fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_j
             return Err(failure);
         }
     };
+    // From here on an impatient Ctrl-C just ends this process: nothing of the run is left but files.
+    signals::release().map_err(|e| harness(&e))?;
     let facts = take_facts(dir.path());
     (info.brokers, info.clients, info.sources, info.memory) =
         (facts.brokers, facts.clients, facts.sources, facts.memory);

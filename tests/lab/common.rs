@@ -49,3 +49,18 @@ pub fn within(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
         std::thread::sleep(Duration::from_millis(2));
     }
 }
+
+/// All descendants of a process.
+pub fn below(root: u32) -> Vec<u32> {
+    let mut all = vec![root];
+    let mut at = 0;
+    while at < all.len() {
+        let pid = all[at];
+        for task in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+            let list = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            all.extend(list.split_whitespace().filter_map(|p| p.parse::<u32>().ok()));
+        }
+        at += 1;
+    }
+    all.split_off(1)
+}

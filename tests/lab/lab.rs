@@ -1,6 +1,6 @@
 //! The lab: real brokers, reached from client namespaces with the address that the plan says.
 
-use crate::common::{binary, processes_with, require_root, run_id, within};
+use crate::common::{below, binary, processes_with, require_root, run_id, within};
 use crate::supervisor::Run;
 use halfopen::events::{Kind, Tuple};
 use halfopen::host::clock::Clock;
@@ -216,21 +216,6 @@ fn killed_while_brokers_start_and_when_they_are_up_nothing_survives() {
         run.assert_nothing_left(when);
         assert!(clean(&run.state(), false).errors.is_empty() && run.journal_is_empty());
     }
-}
-
-/// All descendants of a process.
-fn below(root: u32) -> Vec<u32> {
-    let mut all = vec![root];
-    let mut at = 0;
-    while at < all.len() {
-        let pid = all[at];
-        for task in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
-            let list = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            all.extend(list.split_whitespace().filter_map(|p| p.parse::<u32>().ok()));
-        }
-        at += 1;
-    }
-    all.split_off(1)
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 mod common;
 mod fault;
+mod kill;
 mod lab;
 mod observe;
 mod supervisor;
