@@ -129,7 +129,21 @@ impl Findings {
         if self.errors.is_empty() {
             Ok(sorted(self.warnings).map(|warning| warning.to_string()).collect())
         } else {
-            Err(ScenarioErrors(sorted(self.errors).collect()))
+            Err(ScenarioErrors(sorted(without_echoes(self.errors)).collect()))
         }
     }
+}
+
+/// A misspelt key is also a missing one. Only the misspelling is told: mending it mends both.
+fn without_echoes(mut errors: Vec<(usize, String, String)>) -> Vec<(usize, String, String)> {
+    let section = |key: &str| key.rsplit_once(' ').map_or_else(String::new, |(section, _)| section.to_string());
+    let meant: Vec<String> = errors
+        .iter()
+        .filter_map(|(_, key, problem)| {
+            let meant = problem.strip_prefix("unknown key; did you mean `")?.strip_suffix("`?")?;
+            Some(format!("{} {meant}", section(key)).trim_start().to_string())
+        })
+        .collect();
+    errors.retain(|(_, key, problem)| !(problem.starts_with("missing; ") && meant.contains(key)));
+    errors
 }

@@ -1,0 +1,158 @@
+//! The command as its users meet it: exit codes by the contract, one clear line for each refusal, nothing half-done.
+
+#![expect(clippy::disallowed_methods, reason = "a test starts the program under test")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn halfopen(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_halfopen"));
+    command.args(args).current_dir(env!("CARGO_MANIFEST_DIR"));
+    command
+}
+
+fn output(args: &[&str]) -> Output {
+    halfopen(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The command is refused with this code and one line that holds each of the words; the directory was not made.
+#[track_caller]
+fn refused(output: &Output, code: i32, words: &[&str], out: &Path) {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    let lines: Vec<&str> = said.lines().filter(|l| !l.starts_with("halfopen: building")).collect();
+    assert_eq!(lines.len(), 1, "{said}");
+    for word in words {
+        assert!(lines[0].contains(word), "`{word}` is not in: {said}");
+    }
+    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    assert!(!out.exists(), "{} was left behind", out.display());
+}
+
+#[test]
+fn wrong_usage_is_refused_before_anything_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let place = out.to_str().unwrap();
+    let scenario = "scenarios/kernel-timers.toml";
+    let missing = output(&["run", "nowhere.toml", "--out", place]);
+    refused(&missing, 2, &["nowhere.toml", "can't read the scenario", "halfopen list"], &out);
+    let long = output(&["run", scenario, "--out", place, "--max-time", "5s"]);
+    refused(&long, 2, &["--max-time allows 5s"], &out);
+    let docker = output(&["run", scenario, "--out", place, "--lab", "docker"]);
+    refused(&docker, 3, &["--lab docker", "--lab netns"], &out);
+    let unknown = output(&["run", scenario, "--no-such-flag"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    let report = output(&["report", place]);
+    refused(&report, 2, &["run.json"], &out);
+}
+
+#[test]
+fn a_broken_scenario_is_one_line_with_file_line_key_and_mend() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let path = dir.path().join("s.toml");
+    let good = std::fs::read_to_string("scenarios/kernel-timers.toml").unwrap();
+    std::fs::write(&path, good.replacen("horizon", "horison", 1)).unwrap();
+    let result = output(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    refused(&result, 2, &["s.toml:", "horison", "did you mean `horizon`?"], &out);
+    std::fs::write(&path, [b'#', b' ', 0xff, b'\n']).unwrap();
+    let result = output(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    refused(&result, 2, &["s.toml:", "UTF-8"], &out);
+}
+
+#[test]
+fn somebody_elses_directory_is_never_written_into() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("thesis.txt"), "mine").unwrap();
+    let result = output(&["run", "scenarios/kernel-timers.toml", "--out", dir.path().to_str().unwrap()]);
+    assert_eq!(result.status.code(), Some(2), "{}", text(&result.stderr));
+    assert_eq!(text(&result.stderr).lines().count(), 1);
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["thesis.txt"]);
+}
+
+#[test]
+fn a_missing_broker_is_one_line_and_exit_code_3() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let args = ["run", "scenarios/first-look.toml", "--out", out.to_str().unwrap()];
+    let result = halfopen(&args).env("HALFOPEN_RABBITMQ_SERVER", "/nowhere/rabbitmq-server").output().unwrap();
+    refused(&result, 3, &["rabbitmq-server is not installed", "scripts/setup"], &out);
+    let result = halfopen(&args).env("HALFOPEN_REDIS_SERVER", "/nowhere/redis-server").output().unwrap();
+    refused(&result, 3, &["redis-server is not installed", "scripts/setup"], &out);
+}
+
+/// Runs the command where a limit of a user namespace of the test's own forbids something.
+fn limited(limit: &str, drop_privileges: bool, out: &Path) -> Output {
+    assert!(nix::unistd::geteuid().is_root(), "this test limits namespaces as root: run the tests as root");
+    let drop = if drop_privileges { "setpriv --bounding-set -all --inh-caps -all --ambient-caps -all" } else { "" };
+    let script = format!(
+        "echo 0 > /proc/sys/user/{limit} && exec {drop} {} run scenarios/kernel-timers.toml --out {}",
+        env!("CARGO_BIN_EXE_halfopen"),
+        out.display()
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "/bin/sh", "-c", &script]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.env("HALFOPEN_STATE_DIR", out.with_extension("state")).output().unwrap()
+}
+
+#[test]
+fn missing_privilege_is_one_line_and_exit_code_3() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    refused(&limited("max_user_namespaces", true, &out), 3, &["user namespaces", "root"], &out);
+}
+
+#[test]
+fn a_missing_kernel_feature_is_one_line_and_exit_code_3() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    refused(&limited("max_net_namespaces", false, &out), 3, &["namespaces"], &out);
+}
+
+#[test]
+fn a_dry_run_says_everything_and_makes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let args = ["run", "scenarios/first-look.toml", "--dry-run", "--out", out.to_str().unwrap()];
+    let result = output(&args);
+    assert_eq!(result.status.code(), Some(0));
+    let said = text(&result.stdout);
+    for word in ["namespaces", "rabbitmq", "redis", "nftables", "needs", "takes about"] {
+        assert!(said.contains(word), "`{word}` is not in: {said}");
+    }
+    assert!(!out.exists());
+    let json = output(&[&args[..], &["--json"]].concat());
+    let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(value[0]["scenario"], "first-look", "{value}");
+}
+
+#[test]
+fn tables_have_a_form_for_machines() {
+    let list: serde_json::Value = serde_json::from_slice(&output(&["list", "--json"]).stdout).unwrap();
+    let names: Vec<&str> = list.as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"first-look") && names.contains(&"control"), "{names:?}");
+    let schema: serde_json::Value = serde_json::from_slice(&output(&["schema"]).stdout).unwrap();
+    assert_eq!(schema["type"], "object");
+    let doctor: serde_json::Value = serde_json::from_slice(&output(&["doctor", "--json"]).stdout).unwrap();
+    assert!(doctor["lines"].as_array().unwrap().len() > 5);
+    let dir = tempfile::tempdir().unwrap();
+    let clean = halfopen(&["clean", "--json"]).env("HALFOPEN_STATE_DIR", dir.path()).output().unwrap();
+    let clean: serde_json::Value = serde_json::from_slice(&clean.stdout).unwrap();
+    assert_eq!(clean["runs"], serde_json::json!([]));
+}
+
+#[test]
+fn help_teaches_with_examples() {
+    for args in [&["--help"][..], &["run", "--help"], &["report", "--help"]] {
+        let help = output(args);
+        assert_eq!(help.status.code(), Some(0));
+        assert!(text(&help.stdout).contains("Example"), "{args:?}");
+    }
+    assert_eq!(output(&[]).status.code(), Some(2));
+}
