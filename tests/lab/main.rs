@@ -11,3 +11,4 @@ mod lab;
 mod observe;
 mod supervisor;
 mod support;
+mod vm;
