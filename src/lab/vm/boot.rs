@@ -12,10 +12,12 @@ use super::{mconsole, tail::Tail};
 use crate::host::cage::{Cage, Caged};
 use crate::host::clock::Clock;
 use crate::host::procfs;
+use nix::fcntl::{Flock, FlockArg};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -292,9 +294,27 @@ impl Eye<'_> {
     }
 }
 
-/// The run's own directory: spec, report, control socket, console. Removed at the end.
+/// The run's own directory: spec, report, control socket, console. Removed at the end; one whose harness was killed is
+/// removed by the next boot.
 struct RunDir {
     path: PathBuf,
+    _lock: Flock<File>,
+}
+
+const RUN_DIR: &str = "halfopen-vm-";
+
+/// Removes directories of this user whose lock nobody holds: their harness was killed.
+fn sweep(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let (path, own) = (entry.path(), nix::unistd::geteuid().as_raw());
+        let ours = entry.file_name().to_string_lossy().starts_with(RUN_DIR)
+            && entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == own);
+        let free =
+            || File::open(path.join("lock")).is_ok_and(|f| Flock::lock(f, FlockArg::LockExclusiveNonblock).is_ok());
+        if ours && free() {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
 }
 
 impl RunDir {
@@ -305,15 +325,22 @@ impl RunDir {
             p.is_absolute() && p.as_os_str().len() < 60 && !p.to_string_lossy().contains(char::is_whitespace)
         });
         let base = base.unwrap_or_else(|| "/tmp".into());
+        sweep(&base);
         loop {
             let n = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = base.join(format!("halfopen-vm-{}-{n}", std::process::id()));
+            let path = base.join(format!("{RUN_DIR}{}-{n}", std::process::id()));
             match nix::unistd::mkdir(&path, nix::sys::stat::Mode::S_IRWXU) {
                 Ok(()) => {
                     for sub in ["report", "uml"] {
                         fs::create_dir(path.join(sub)).map_err(io_at("create the guest's directory"))?;
                     }
-                    return Ok(Self { path });
+                    // Locked before it has its name, so that nobody sweeps it away in between.
+                    let lock = File::create(path.join("lock.new")).map_err(io_at("lock the guest's directory"))?;
+                    let lock = Flock::lock(lock, FlockArg::LockExclusive)
+                        .map_err(|(_, e)| io_at("lock the guest's directory")(e))?;
+                    fs::rename(path.join("lock.new"), path.join("lock"))
+                        .map_err(io_at("lock the guest's directory"))?;
+                    return Ok(Self { path, _lock: lock });
                 }
                 // Left by a process of the same number that was killed: another name.
                 Err(nix::errno::Errno::EEXIST) => {}
@@ -334,4 +361,27 @@ fn last_lines(path: &Path, n: usize) -> String {
     let text = String::from_utf8_lossy(&text).replace('\r', "");
     let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(n)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_directories_whose_lock_is_free_are_swept_away() {
+        let base = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            fs::create_dir(base.path().join(name)).unwrap();
+            File::create(base.path().join(name).join("lock")).unwrap()
+        };
+        drop(make("halfopen-vm-1-0"));
+        let held = Flock::lock(make("halfopen-vm-2-0"), FlockArg::LockExclusive).unwrap();
+        drop(make("somebody-elses"));
+        fs::create_dir(base.path().join("halfopen-vm-3-0")).unwrap();
+        sweep(base.path());
+        let there = |name: &str| base.path().join(name).exists();
+        assert!(!there("halfopen-vm-1-0") && there("halfopen-vm-2-0") && there("somebody-elses"));
+        assert!(there("halfopen-vm-3-0"), "one that is being made has no lock yet");
+        drop(held);
+    }
 }
