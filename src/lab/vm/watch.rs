@@ -2,7 +2,7 @@
 //!
 //! The judgement is pure; the samples come from `/proc` of the host and from the beat that init writes every few virtual
 //! seconds. A guest is stopped when
-//! - one of its processes computed all the time of a window and its kernel not at all (a loop without a system call), or
+//! - one of its processes used processor time and its kernel none (a loop without a system call), or
 //! - the beat has not moved for the whole stall limit (a loop that reads the clock; time hardly moves), or
 //! - the run as a whole took longer than it may.
 //!
@@ -57,7 +57,7 @@ impl fmt::Display for Stall {
 /// The watchdog's patience, in time of this machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// A single process that computes without a system call.
+    /// Processor time of a single process without a system call.
     pub spin: Duration,
     /// No beat.
     pub stall: Duration,
@@ -85,17 +85,21 @@ pub(super) struct Sample {
     pub beat_ns: i64,
 }
 
+/// Processor time of the kernel that a loop without system calls does not need; a clock tick of `/proc` and some.
+const KERNEL_IDLE: Duration = Duration::from_millis(20);
+
 /// The judge. Give it a sample every second or so.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     limits: Limits,
-    window: Vec<Sample>,
+    /// The sample since which the kernel has done nothing.
+    quiet_since: Option<Sample>,
     beat: (i64, Duration),
 }
 
 impl Watchdog {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, window: Vec::new(), beat: (-1, Duration::ZERO) }
+        Self { limits, quiet_since: None, beat: (-1, Duration::ZERO) }
     }
 
     /// The rule that this sample breaks, and for how long it has been broken.
@@ -103,43 +107,29 @@ impl Watchdog {
         let now = sample.at;
         if sample.beat_ns != self.beat.0 {
             self.beat = (sample.beat_ns, now);
-            self.window.clear();
+            self.quiet_since = None;
         }
-        self.window.push(sample);
-        let still = now.saturating_sub(self.beat.1);
         if now >= self.limits.wall {
             return Some((Rule::WallLimit, now));
         }
-        if let Some(spun) = self.spinning() {
+        if let Some(spun) = self.spinning(sample) {
             return Some((Rule::Spin, spun));
         }
+        let still = now.saturating_sub(self.beat.1);
         (still >= self.limits.stall).then_some((Rule::ClockStands, still))
     }
 
-    /// In every interval of the last `limits.spin` the same process used half of the time or more and the kernel next to nothing.
-    /// Every interval, since work that makes system calls now and then would pass on average.
-    fn spinning(&mut self) -> Option<Duration> {
-        let last = self.window.last()?.at;
-        let keep = self.window.iter().rposition(|s| last.saturating_sub(s.at) >= self.limits.spin)?;
-        self.window.drain(..keep);
-        let mut suspects: Option<Vec<u32>> = None;
-        for pair in self.window.windows(2) {
-            let [a, b] = pair else { continue };
-            let wall = b.at.saturating_sub(a.at).as_secs_f64().max(1e-3);
-            if b.kernel_cpu.saturating_sub(a.kernel_cpu).as_secs_f64() > 0.03 * wall + 0.01 {
-                return None;
-            }
-            let busy = |pid: &u32| {
-                let used = b.process_cpu.get(pid).zip(a.process_cpu.get(pid)).map(|(b, a)| b.saturating_sub(*a));
-                used.is_some_and(|u| u.as_secs_f64() >= 0.5 * wall)
-            };
-            let busy: Vec<u32> = match suspects {
-                None => b.process_cpu.keys().copied().filter(busy).collect(),
-                Some(pids) => pids.into_iter().filter(|p| busy(p)).collect(),
-            };
-            suspects = Some(busy);
-        }
-        suspects.filter(|s| !s.is_empty()).map(|_| last.saturating_sub(self.window[0].at))
+    /// One process used the limit's worth of *processor* time while the kernel used none: so it counts the same on a
+    /// crowded machine.
+    fn spinning(&mut self, sample: Sample) -> Option<Duration> {
+        let quiet = self.quiet_since.take().filter(|q| sample.kernel_cpu.saturating_sub(q.kernel_cpu) <= KERNEL_IDLE);
+        let since = quiet.unwrap_or_else(|| sample.clone());
+        let used =
+            |(pid, cpu): (&u32, &Duration)| cpu.saturating_sub(since.process_cpu.get(pid).copied().unwrap_or(*cpu));
+        let most = sample.process_cpu.iter().map(used).max().unwrap_or_default();
+        let lasted = sample.at.saturating_sub(since.at);
+        self.quiet_since = Some(since);
+        (most >= self.limits.spin).then_some(lasted)
     }
 }
 
@@ -161,15 +151,22 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_without_system_calls_is_caught_after_the_spin_limit() {
-        let spin = (0..30).map(|t| sample(f64::from(t), 1.0, f64::from(t) * 0.99, 3));
-        assert_eq!(first_verdict(spin), Some((Rule::Spin, 5)));
+    fn a_loop_without_system_calls_is_caught_by_its_processor_time() {
+        let alone = (0..60).map(|t| sample(f64::from(t), 1.0, f64::from(t), 3));
+        assert_eq!(first_verdict(alone), Some((Rule::Spin, 5)));
+        let crowded = (0..60).map(|t| sample(f64::from(t), 1.0, f64::from(t) * 0.3, 3));
+        assert_eq!(first_verdict(crowded), Some((Rule::Spin, 17)));
     }
 
     #[test]
-    fn on_a_crowded_machine_half_a_processor_is_enough() {
-        let spin = (0..30).map(|t| sample(f64::from(t), 1.0, f64::from(t) * 0.55, 3));
-        assert_eq!(first_verdict(spin), Some((Rule::Spin, 5)));
+    fn one_that_begins_later_is_counted_from_its_first_sample() {
+        let mut dog = Watchdog::new(LIMITS);
+        let other = |t: u32| Sample {
+            process_cpu: [(8, Duration::from_secs(100))].into(),
+            ..sample(f64::from(t), 1.0, 0.0, 3)
+        };
+        assert_eq!(dog.judge(other(0)), None);
+        assert_eq!(dog.judge(sample(1.0, 1.0, 100.0, 3)), None);
     }
 
     #[test]
