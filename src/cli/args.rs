@@ -35,6 +35,8 @@ pub enum Command {
     Doctor(JsonArgs),
     /// Remove what a killed run could have left, and nothing else
     Clean(CleanArgs),
+    /// The virtual-time kernel: build it, look at it, use it, remove it
+    Vm(super::vm::VmArgs),
     /// Print the JSON schema of the scenario file
     Schema,
     /// List the scenarios, each with its question and how long it takes

@@ -5,11 +5,13 @@ mod clean;
 mod doctor;
 mod engine;
 mod exit;
+mod guest;
 mod list;
 mod machine;
 mod progress;
 mod report;
 mod run;
+mod vm;
 
 pub use exit::{Exit, Failure};
 
@@ -37,6 +39,7 @@ pub fn main(args: &[OsString]) -> u8 {
         Command::Report(args) => report::report(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Clean(args) => clean::clean(&args),
+        Command::Vm(args) => return vm::vm(&args),
         Command::Schema => print(&pretty(&crate::scenario::schema())),
         Command::List(args) => list::list(&args),
     };
@@ -54,6 +57,7 @@ fn hidden(role: &str, args: &[OsString]) -> u8 {
     let code = match role {
         "__init" => crate::host::init::init_main(args),
         "__supervise" => crate::host::supervise::supervise_main(args),
+        crate::lab::vm::SUBCOMMAND => crate::lab::vm::guest_main(&texts()),
         "__engine" => engine::engine_main(args),
         "__subject" => crate::subject::subject_main(&texts()),
         "__producer" => crate::subject::producer_main(&texts()),

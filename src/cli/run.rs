@@ -2,6 +2,7 @@
 
 use super::args::{EngineName, LabName, RunArgs};
 use super::exit::{Exit, Failure};
+use super::guest::{Guest, run_in_guest};
 use super::{machine, pretty, print};
 use crate::engine::job::{FACTS_FILE, Facts, JOB_FILE, Job};
 use crate::host::programs::Program;
@@ -65,7 +66,6 @@ fn not_yet(args: &RunArgs) -> Result<(), Failure> {
     let lacking = match (args.engine, args.lab) {
         (EngineName::Model, _) => "--engine model",
         (_, LabName::Docker) => "--lab docker",
-        (_, LabName::Vm) => "--lab vm",
         _ => return Ok(()),
     };
     Err(Failure::new(
@@ -127,10 +127,11 @@ fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_j
     preflight(&ready.plan)?;
     let dir = RunDir::create(out).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
     let source = ScenarioSource::new(&ready.path.display().to_string(), &ready.text);
-    let mut info = RunInfo::new(ready.plan.clone(), source, "netns", clock::unix_seconds());
+    let lab = if args.lab == LabName::Vm { "vm" } else { "netns" };
+    let mut info = RunInfo::new(ready.plan.clone(), source, lab, clock::unix_seconds());
     info.machine = machine::machine();
     dir.write_run(&info).map_err(|e| harness(&e))?;
-    let ended = match supervised(&dir, ready) {
+    let (ended, guest) = match supervised(&dir, ready, args.lab) {
         Ok(ended) => ended,
         Err(failure) => {
             dir.discard().map_err(|e| harness(&e))?;
@@ -143,6 +144,10 @@ fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_j
     (info.brokers, info.clients, info.sources, info.memory) =
         (facts.brokers, facts.clients, facts.sources, facts.memory);
     info.phases_s = facts.phases_s;
+    if let Some(guest) = guest {
+        info.machine = guest.machine;
+        info.sources.extend(guest.notes);
+    }
     let exit = match (ended.interrupted, ended.code) {
         (true, _) | (_, 130) => Exit::Interrupted,
         (_, 0) => Exit::Held,
@@ -165,7 +170,7 @@ fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_j
 }
 
 /// Hands the job over and waits. The job file holds no secret: logins are made inside.
-fn supervised(dir: &RunDir, ready: &Ready) -> Result<Ended, Failure> {
+fn supervised(dir: &RunDir, ready: &Ready, lab: LabName) -> Result<(Ended, Option<Guest>), Failure> {
     let harness = |e: &dyn std::fmt::Display| Failure::new(Exit::Harness, e.to_string());
     let out = std::path::absolute(dir.path()).map_err(|e| harness(&e))?;
     let run_id = format!("{}-{}", clock::unix_seconds(), std::process::id());
@@ -173,6 +178,11 @@ fn supervised(dir: &RunDir, ready: &Ready) -> Result<Ended, Failure> {
     let file = out.join(JOB_FILE);
     let bytes = serde_json::to_vec(&job).map_err(|e| harness(&e))?;
     std::fs::write(&file, bytes).map_err(|e| harness(&e))?;
+    if lab == LabName::Vm {
+        let ended = run_in_guest(&run_id, &out);
+        let _ = std::fs::remove_file(&file);
+        return ended.map(|(ended, guest)| (ended, Some(guest)));
+    }
     let ended = supervise(&Supervise {
         run_id,
         program: PathBuf::from("/proc/self/exe"),
@@ -183,7 +193,7 @@ fn supervised(dir: &RunDir, ready: &Ready) -> Result<Ended, Failure> {
         state_dir: journal::state_dir(),
     });
     let _ = std::fs::remove_file(&file);
-    ended.map_err(|e| match e {
+    ended.map(|ended| (ended, None)).map_err(|e| match e {
         InitError::NotRoot | InitError::UserNamespace { .. } | InitError::Namespaces { .. } => {
             Failure::new(Exit::Cannot, e.to_string())
         }

@@ -30,6 +30,7 @@ struct Stat {
     state: char,
     parent: u32,
     cpu_ticks: u64,
+    own_ticks: u64,
     start_ticks: u64,
 }
 
@@ -47,6 +48,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     Some(Stat {
         state: fields.first()?.chars().next()?,
         parent: u32::try_from(number(4)?).ok()?,
+        own_ticks: number(14)? + number(15)?,
         cpu_ticks: number(14)? + number(15)? + number(16)? + number(17)?,
         start_ticks: number(22)?,
     })
@@ -93,6 +95,18 @@ pub fn tree_usage(root: u32) -> Usage {
         todo.extend(stats.iter().filter(|(_, s)| s.parent == pid).map(|(child, _)| *child));
     }
     total
+}
+
+/// Processor time of one process alone, in milliseconds.
+#[must_use]
+pub fn own_cpu_ms(pid: u32) -> Option<u64> {
+    Some(stat(pid)?.own_ticks * TICK_MS)
+}
+
+/// The children of a process.
+#[must_use]
+pub fn children(parent: u32) -> Vec<u32> {
+    pids().into_iter().filter(|pid| stat(*pid).is_some_and(|s| s.parent == parent)).collect()
 }
 
 /// Peak resident memory of one process in KiB (`VmHWM`); `None` when it is gone.

@@ -16,6 +16,7 @@ mod error;
 mod netns;
 mod rabbitmq;
 mod redis;
+pub mod vm;
 
 pub use broker::Broker;
 pub use error::LabError;

@@ -12,3 +12,4 @@ mod lab;
 mod observe;
 mod supervisor;
 mod support;
+mod vm;

@@ -1,0 +1,68 @@
+//! `run --lab vm`: the ordinary supervisor and engine, inside a virtual-time guest.
+//!
+//! Nothing is done differently in there. The guest sees this machine's files, runs this very binary, and writes into the
+//! run directory, which has the same path inside.
+
+use super::exit::Failure;
+use super::vm::failure;
+use crate::engine::job::JOB_FILE;
+use crate::host::supervise::Ended;
+use crate::lab::vm::{Boot, Cache, recipe};
+use crate::store::Machine;
+use std::fs;
+use std::path::Path;
+
+/// Memory of the guest in MiB: RabbitMQ wants 400, a thousand connections 70 more. What is not touched costs nothing.
+const MEMORY_MIB: u32 = 1024;
+
+/// What the guest was.
+pub struct Guest {
+    /// Its kernel.
+    pub machine: Machine,
+    /// How its clock moved, and what happened before; for `run.json`.
+    pub notes: Vec<String>,
+}
+
+/// Carries out the job that lies in the run directory. Returns how the supervisor in the guest ended, and the guest.
+pub fn run_in_guest(run_id: &str, out: &Path) -> Result<(Ended, Guest), Failure> {
+    let cache = Cache::of_user().map_err(|e| failure(&e))?;
+    let kernel = cache.kernel(None).map_err(|e| failure(&e))?;
+    let mut boot = Boot::new(kernel, Vec::new()).map_err(|e| failure(&e))?;
+    let text = |p: &Path| p.to_string_lossy().into_owned();
+    let (init, job) = (text(&boot.init), text(&out.join(JOB_FILE)));
+    boot.argv =
+        [&init, "__supervise", run_id, &text(out), "--", "/proc/self/exe", "__engine", &job].map(String::from).into();
+    boot.memory_mib = MEMORY_MIB;
+    boot.writable = vec![out.to_path_buf()];
+    // The journal of a run whose end is the guest's end is the guest's own affair.
+    boot.env.retain(|(name, _)| name != "HALFOPEN_STATE_DIR");
+    boot.env.push(("HALFOPEN_STATE_DIR".into(), "/tmp/state".into()));
+    let retry = &mut |stall: &crate::lab::vm::Stall| {
+        eprintln!("halfopen: {stall}; once more in basic mode");
+        empty(out);
+    };
+    let booted = boot.run(&mut std::io::stdout(), &mut std::io::stderr(), retry).map_err(|e| failure(&e))?;
+    let speed = booted.virtual_s / booted.wall_s;
+    eprintln!(
+        "halfopen: {:.0} virtual s in {:.1} s, {speed:.0} times as fast (Linux {}, {})",
+        booted.virtual_s,
+        booted.wall_s,
+        booted.release,
+        booted.mode.name()
+    );
+    let machine = Machine { kernel: booted.release, hz: Some(recipe::HZ), cpus: Some(1), ..Machine::default() };
+    let mut notes = vec![format!("clock: virtual, {}", booted.mode.name())];
+    notes.extend(booted.stopped_before.map(|stall| format!("first attempt: {stall}")));
+    Ok((Ended { code: booted.code, interrupted: false, killed: false }, Guest { machine, notes }))
+}
+
+/// Before the second attempt: what the first one wrote goes, what the outer process wrote stays.
+fn empty(out: &Path) {
+    let keep = [JOB_FILE, "run.json"];
+    for entry in fs::read_dir(out).into_iter().flatten().flatten() {
+        if !keep.iter().any(|k| entry.file_name() == *k) {
+            // What could not be removed makes the second attempt fail with its own message.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The virtual-time guest. The kernel is built where the cache has none, which takes minutes, once.
+
+use crate::common::{binary, processes_with, within};
+use halfopen::host::process::{Launch, Stream};
+use halfopen::lab::vm::{Boot, BuildOptions, Cache, Mode, Rule, VmError, build};
+use nix::sys::signal::Signal;
+use std::time::Duration;
+
+fn boot(argv: &[&str]) -> Boot {
+    let cache = Cache::of_user().unwrap();
+    // Other tests build at the same time: the first one builds, the others wait for it.
+    let mut kernel = Err(VmError::NoCacheDir);
+    let built = within(Duration::from_secs(2400), || {
+        kernel = build(&cache, &BuildOptions::default(), &mut |line| eprintln!("{line}"));
+        !matches!(kernel, Err(VmError::Busy(_)))
+    });
+    assert!(built, "another build of the kernel did not end");
+    let mut boot = Boot::new(kernel.unwrap(), argv.iter().map(ToString::to_string).collect()).unwrap();
+    boot.init = binary();
+    boot.env = vec![("PATH".into(), "/usr/sbin:/usr/bin:/sbin:/bin".into())];
+    boot
+}
+
+fn run(boot: &Boot) -> (halfopen::lab::vm::Booted, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let booted = boot.run(&mut out, &mut err, &mut |stall| panic!("{stall}")).unwrap();
+    (booted, String::from_utf8(out).unwrap() + &String::from_utf8(err).unwrap())
+}
+
+#[test]
+fn an_hour_passes_in_seconds_and_the_kernel_has_what_faults_need() {
+    let (booted, text) = run(&boot(&["/bin/sleep", "3600"]));
+    assert_eq!((booted.code, text.as_str()), (0, ""));
+    assert!((3600.0..3601.0).contains(&booted.virtual_s), "{booted:?}");
+    assert!(booted.wall_s < 10.0, "{booted:?}");
+    assert_eq!(booted.lacks, Vec::<String>::new());
+}
+
+#[test]
+fn status_and_both_outputs_come_out_and_the_hosts_files_can_not_be_changed() {
+    let script = "echo out; echo err >&2; touch /etc/halfopen-was-here 2>/dev/null && echo written; exit 7";
+    let (booted, text) = run(&boot(&["/bin/sh", "-c", script]));
+    assert_eq!((booted.code, text.as_str()), (7, "out\nerr\n"));
+}
+
+#[test]
+fn a_writable_directory_below_tmp_has_its_own_path_inside() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut boot = boot(&["/bin/sh", "-c", "ls /tmp | wc -l; echo inside > result"]);
+    boot.cwd = dir.path().to_path_buf();
+    boot.writable = vec![dir.path().to_path_buf()];
+    assert_eq!(run(&boot).0.code, 0);
+    assert_eq!(std::fs::read_to_string(dir.path().join("result")).unwrap(), "inside\n");
+}
+
+#[test]
+fn ten_boots_give_the_same_bytes() {
+    let script =
+        "for i in 1 2 3; do sleep 100.3; date +%s.%N; cat /proc/uptime; done; cat /proc/sys/kernel/random/boot_id >&2";
+    let boot = boot(&["/bin/sh", "-c", script]);
+    let mut seen = Vec::new();
+    for _ in 0..10 {
+        let mut out = Vec::new();
+        boot.run(&mut out, &mut std::io::sink(), &mut |stall| panic!("{stall}")).unwrap();
+        seen.push(String::from_utf8(out).unwrap());
+    }
+    assert_eq!(seen[0].lines().count(), 6);
+    assert!(seen.iter().all(|s| *s == seen[0]), "{seen:#?}");
+}
+
+#[test]
+fn a_spinning_process_is_named_and_the_run_goes_on_in_basic_mode() {
+    // In inf-cpu mode the sleep never ends, since the loop leaves the clock no chance.
+    let mut boot = boot(&["/bin/sh", "-c", "while :; do :; done & sleep 3; kill $!; echo done"]);
+    boot.limits.spin = Duration::from_secs(2);
+    let (mut out, mut first) = (Vec::new(), None);
+    let booted = boot.run(&mut out, &mut Vec::new(), &mut |stall| first = Some(stall.clone())).unwrap();
+    let first = first.expect("the first attempt was stopped");
+    assert_eq!((first.rule, first.mode), (Rule::Spin, Mode::InfCpu));
+    assert!(first.process.as_ref().is_some_and(|p| p.contains("(sh")), "{first}");
+    assert_eq!((booted.code, booted.mode, booted.stopped_before.as_ref()), (0, Mode::Basic, Some(&first)));
+    assert_eq!(out, b"done\n");
+}
+
+#[test]
+fn sigkill_of_the_harness_leaves_no_process_of_the_guest() {
+    // Builds the kernel where there is none, so that what is started below boots at once.
+    let kernel = boot(&["/bin/true"]).kernel.path;
+    let mark = format!("{}", std::process::id() + 5_000_000);
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().to_str().unwrap();
+    // In basic mode a process that computes keeps the guest alive without stopping its clock.
+    let script = format!("echo {mark} > {base}/alive; while :; do :; done");
+    let mut launch = Launch::new(binary());
+    launch = launch.args(["vm", "exec", "--mode", "basic", "--writable", base, "--kernel"]);
+    launch = launch.args([kernel.to_str().unwrap(), "--", "/bin/sh", "-c", &script]);
+    launch.env.push(("TMPDIR".into(), base.into()));
+    launch.stderr = Stream::Inherit;
+    let mut harness = launch.spawn().unwrap();
+    assert!(within(Duration::from_secs(60), || dir.path().join("alive").exists()), "the guest did not start");
+    let guests = || processes_with(&format!("uml_dir={base}/"));
+    assert!(!guests().is_empty());
+    harness.signal(Signal::SIGKILL).unwrap();
+    harness.wait().unwrap();
+    assert!(within(Duration::from_secs(10), || guests().is_empty()), "{:?}", guests());
+}
