@@ -45,6 +45,8 @@ fn wrong_usage_is_refused_before_anything_is_made() {
     refused(&long, 2, &["--max-time allows 5s"], &out);
     let docker = output(&["run", scenario, "--out", place, "--lab", "docker"]);
     refused(&docker, 3, &["--lab docker", "--lab netns"], &out);
+    let twice = output(&["run", scenario, scenario, "--out", place]);
+    refused(&twice, 2, &["have the same name `kernel-timers`"], &out);
     let unknown = output(&["run", scenario, "--no-such-flag"]);
     assert_eq!(unknown.status.code(), Some(2));
     let report = output(&["report", place]);

@@ -19,7 +19,7 @@ Examples:
   halfopen list                                 the scenarios, each with its question and length
   halfopen run scenarios/first-look.toml        real brokers, real consumers, real half-open sockets
   halfopen run scenarios/one-way.toml --dry-run what it would create, with which privileges, for how long
-  halfopen report runs/first-look               render a recorded run again, offline, without root
+  halfopen report runs/one-way                  render a recorded run again, offline, without root
 
 Exit codes: 0 every gate held, 1 a gate failed, 2 wrong usage or scenario, 3 this machine can't run it,
 4 inconclusive (void or too few trials), 5 the harness itself failed, 130 interrupted and cleaned up.";
@@ -60,7 +60,7 @@ pub struct RunArgs {
     /// Where the kernel engine runs
     #[arg(long, value_enum, default_value_t = LabName::Netns)]
     pub lab: LabName,
-    /// The run directory for one scenario; holds one folder a scenario for several [default: runs/NAME]
+    /// The run directory for one scenario; holds one folder a scenario for several [default: runs/NAME-TIME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Draw phases from this seed instead of the scenario's
@@ -85,7 +85,7 @@ pub struct RunArgs {
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  halfopen report runs/first-look")]
+#[command(after_help = "Example:\n  halfopen report runs/one-way")]
 pub struct ReportArgs {
     /// A run directory
     #[arg(value_name = "RUN")]

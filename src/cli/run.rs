@@ -9,6 +9,7 @@ use crate::host::programs::Program;
 use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervise};
 use crate::host::{clock, journal, signals};
 use crate::plan::{self, Overrides, Plan};
+use crate::report::utc_date_time;
 use crate::scenario::{self, BrokerKind, Scenario};
 use crate::store::{RunDir, RunInfo, ScenarioSource};
 use crate::units::print_duration;
@@ -29,6 +30,7 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     for path in &args.scenarios {
         all.push(prepare(path, args)?);
     }
+    names_differ(&all)?;
     let total: Duration = all.iter().map(|r| r.plan.estimate).sum();
     if let Some(max) = args.max_time.filter(|max| total > *max) {
         let text = format!(
@@ -107,8 +109,25 @@ fn out_dir(args: &RunArgs, scenario: &Scenario) -> PathBuf {
     match (&args.out, args.scenarios.len()) {
         (Some(out), 1) => out.clone(),
         (Some(out), _) => out.join(&scenario.name),
-        (None, _) => PathBuf::from("runs").join(&scenario.name),
+        // The time of the start keeps an earlier run of the same scenario.
+        (None, _) => {
+            let started: String = utc_date_time(clock::unix_seconds()).chars().filter(char::is_ascii_digit).collect();
+            PathBuf::from("runs").join(format!("{}-{started}", scenario.name))
+        }
     }
+}
+
+/// Several scenarios have a folder each, by name.
+fn names_differ(all: &[Ready]) -> Result<(), Failure> {
+    for (i, ready) in all.iter().enumerate() {
+        let name = &ready.plan.scenario.name;
+        if let Some(other) = all[..i].iter().find(|o| o.plan.scenario.name == *name) {
+            let (one, two) = (other.path.display(), ready.path.display());
+            let text = format!("{one} and {two} have the same name `{name}`; rename one, or run them one at a time");
+            return Err(Failure::new(Exit::Usage, text));
+        }
+    }
+    Ok(())
 }
 
 fn dry_run(all: &[Ready], json: bool) -> Result<Exit, Failure> {
