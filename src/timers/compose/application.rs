@@ -153,6 +153,9 @@ fn health_check(scene: &Scene<'_>, out: &mut Findings) {
     if scene.case.fault.kind == FaultKind::None {
         return out.silent(watcher, NeverTriggered, "the ping is answered");
     }
+    if scene.case.conditions.synchronous_call {
+        return out.silent(watcher, Defeated, "its check runs on the thread that waits");
+    }
     let span = scene.draw.within(Phase::ClientCheck, kombu_health_window(interval));
     out.fire(watcher, span, span, "the client's ping gets no answer (kombu 5.7 and later)");
 }
