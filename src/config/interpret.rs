@@ -120,9 +120,12 @@ pub fn interpret(readings: &[Reading], hints: &Hints) -> Findings {
         kombu: airflow || entries.iter().any(|e| matches!(e.domain, Domain::Celery | Domain::Transport)),
         airflow,
     };
+    let module = readings.iter().any(|r| r.kind == super::model::SourceKind::CeleryModule);
     for reading in readings {
         work.out.sources.push((reading.label.clone(), reading.kind));
-        work.out.not_understood.extend(reading.not_understood.iter().cloned());
+        // The object that `celery_config_options` names is there once its module is.
+        let named = |n: &NotUnderstood| module && n.place.key.to_ascii_lowercase().ends_with("celery_config_options");
+        work.out.not_understood.extend(reading.not_understood.iter().filter(|n| !named(n)).cloned());
         for (key, raw, place, unknown) in &reading.unknown {
             work.ignored(key, raw, place, unknown.why.clone(), unknown.meant.clone());
         }

@@ -232,7 +232,7 @@ impl Module {
                 None if item.key.is_none() => {
                     self.reading.refuse(
                         Some(item.line),
-                        "**",
+                        "settings",
                         "settings taken in from elsewhere (`**…`) are not seen here",
                     );
                 }
