@@ -2,6 +2,7 @@
 //!
 //! The rooms and what each may import are in `docs/architecture.md`; `tests/architecture.rs` holds the code to it.
 
+pub mod advise;
 pub mod cli;
 pub mod config;
 pub mod engine;

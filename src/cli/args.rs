@@ -15,6 +15,8 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  halfopen predict --set subject=celery         who would notice, when, and why not the others
+  halfopen predict --from-env airflow.cfg       the same for your own settings; needs no root and no broker
   halfopen doctor                               what this machine can do, and what mends a lack
   halfopen list                                 the scenarios, each with its question and length
   halfopen run scenarios/first-look.toml        real brokers, real consumers, real half-open sockets
@@ -29,6 +31,8 @@ Exit codes: 0 every gate held, 1 a gate failed, 2 wrong usage or scenario, 3 thi
 pub enum Command {
     /// Run scenarios: cut real connections, watch who notices, judge the gates
     Run(RunArgs),
+    /// Say who would notice, when, and why not the others: for a scenario, or for settings that you have
+    Predict(PredictArgs),
     /// Render a recorded run again: judged anew from its events, offline, without root
     Report(ReportArgs),
     /// What this machine can do, and the command that mends each lack
@@ -82,6 +86,50 @@ pub struct RunArgs {
     #[arg(long)]
     pub json: bool,
 }
+
+/// Arguments of `predict`.
+#[derive(Debug, Args)]
+#[command(after_help = PREDICT_EXAMPLES)]
+pub struct PredictArgs {
+    /// A scenario, or settings as you have them: .env, Celery module, `celery report`, airflow.cfg, transport options as
+    /// JSON, rabbitmq.conf, redis.conf, `CONFIG GET` output, sysctls, a broker address; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// An option or a condition; several values, separated by commas, become arms of their own
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
+    pub sets: Vec<(String, String)>,
+    /// Read AIRFLOW__*, CELERY_* and broker addresses from this environment
+    #[arg(long)]
+    pub from_env: bool,
+    /// Read a file of NAME=value lines, whatever it is called
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Vec<PathBuf>,
+    /// Every watcher of every fault with its reason, and where each setting comes from
+    #[arg(long)]
+    pub explain: bool,
+    /// Exit with 1 when there is a finding worse than a note
+    #[arg(long)]
+    pub strict: bool,
+    /// List the keys of --set
+    #[arg(long)]
+    pub keys: bool,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+const PREDICT_EXAMPLES: &str = "\
+Examples:
+  halfopen predict --from-env                        the AIRFLOW__ and CELERY_ variables of this shell
+  halfopen predict airflow.cfg rabbitmq.conf         settings from several files, put together
+  redis-cli CONFIG GET '*' | halfopen predict - celeryconfig.py
+  halfopen predict --set subject=celery --set broker=redis
+  halfopen predict .env --set read_timeout=none,60s  two arms: as it is, and with a change
+  halfopen predict --set subject=tcp-reader --set keepalive.idle=60s --set state=idle --set age_at_fault=0s --json
+  halfopen predict scenarios/one-way.toml --explain
+
+The first line is the verdict. Nothing is executed or connected to, and no root is needed.
+Exit codes: 0 answered, 1 with --strict and a finding worse than a note, 2 wrong usage or an unreadable file.";
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]
@@ -147,6 +195,13 @@ pub enum LabName {
 
 fn duration(text: &str) -> Result<Duration, String> {
     crate::units::parse_duration(text).map_err(|e| e.to_string())
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_string(), value.trim().to_string())),
+        _ => Err(format!("`{text}` is not KEY=VALUE; write for example read_timeout=60s")),
+    }
 }
 
 fn partition(text: &str) -> Result<(u32, u32), String> {

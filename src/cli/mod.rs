@@ -8,6 +8,7 @@ mod exit;
 mod guest;
 mod list;
 mod machine;
+mod predict;
 mod progress;
 mod report;
 mod run;
@@ -36,6 +37,7 @@ pub fn main(args: &[OsString]) -> u8 {
     };
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Predict(args) => predict::predict(&args),
         Command::Report(args) => report::report(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Clean(args) => clean::clean(&args),

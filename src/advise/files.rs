@@ -1,0 +1,94 @@
+//! From a scenario file to arms and situations: its own faults, under its own load.
+
+use super::arm::{Arm, KeepaliveParts};
+use super::situations::{self, FaultName, Role, Situation};
+use crate::config::{Origin, Place};
+use crate::scenario::{self, Scenario, Scope};
+use crate::timers::{BrokerKind, FaultScope, Keepalive, Subject, Traffic};
+use std::time::Duration;
+
+/// The arms of a scenario; `label` names its file.
+pub(super) fn arms(label: &str, file: &Scenario) -> Vec<Arm> {
+    file.arms.iter().map(|written| arm(label, file, written)).collect()
+}
+
+fn arm(label: &str, file: &Scenario, written: &scenario::Arm) -> Arm {
+    let s = &written.settings;
+    let (subject, broker) = match s.subject {
+        scenario::SubjectKind::TcpReader => (Subject::TcpReader, BrokerKind::None),
+        scenario::SubjectKind::TcpWriter => (Subject::TcpWriter, BrokerKind::None),
+        scenario::SubjectKind::Lapin => (Subject::Lapin, BrokerKind::RabbitMq),
+        scenario::SubjectKind::RedisBlocking => (Subject::RedisBlocking, BrokerKind::Redis),
+    };
+    let mut arm = Arm::stock(subject, broker);
+    arm.name.clone_from(&written.name);
+    arm.settings.connect_timeout = s.connect_timeout;
+    arm.settings.read_timeout = s.read_timeout;
+    arm.settings.tcp_user_timeout = s.tcp_user_timeout;
+    arm.settings.heartbeat = s.heartbeat;
+    arm.settings.prefetch = s.prefetch.map_or(arm.settings.prefetch, u32::from);
+    arm.keepalive =
+        KeepaliveParts::of(s.keepalive.map(|k| Keepalive { idle: k.idle, interval: k.interval, probes: k.probes }));
+    if let Some(heartbeat) = file.broker.heartbeat.filter(|_| broker == BrokerKind::RabbitMq) {
+        arm.settings.broker_heartbeat = heartbeat;
+    }
+    if let Some(timeout) = file.broker.consumer_timeout.filter(|_| broker == BrokerKind::RabbitMq) {
+        arm.settings.peer.consumer_timeout = crate::units::Setting::After(timeout);
+    }
+    for (name, value) in &s.sysctl {
+        // The scenario's reader has checked the ranges.
+        let _ = arm.sysctl(name, *value);
+    }
+    if let Some(every) = file.load_interval {
+        arm.conditions.traffic = match subject {
+            Subject::TcpWriter => Traffic { client_messages: Some(every), ..Traffic::default() },
+            // lapin acknowledges each message, a blocking BRPOP asks for the next one; a bare reader says nothing.
+            _ => Traffic {
+                broker_messages: Some(every),
+                client_acks: subject != Subject::TcpReader,
+                ..Traffic::default()
+            },
+        };
+    }
+    let place = Place { label: label.to_string(), line: None, key: format!("[[arm]] {}", written.name) };
+    for option in ["read_timeout", "heartbeat", "keepalive", "keepalive.idle", "tcp_user_timeout", "connect_timeout"] {
+        arm.places.insert(option.to_string(), (Origin::Written, place.clone()));
+    }
+    arm
+}
+
+/// The file's faults as situations of an arm, unless the command line asks for others.
+pub(super) fn situations(file: &Scenario, arm: &Arm) -> Vec<Situation> {
+    if arm.ask.fault.is_some() || arm.ask.call.is_some() {
+        let mut asked = situations::of(arm);
+        asked.iter_mut().for_each(|s| s.horizon = Some(file.horizon));
+        return asked;
+    }
+    file.faults.iter().filter_map(|fault| situation(arm, fault, file.horizon)).collect()
+}
+
+fn situation(arm: &Arm, written: &scenario::Fault, horizon: Duration) -> Option<Situation> {
+    let name = match (written.drop.to_broker, written.drop.to_client) {
+        (true, true) => FaultName::Blackhole,
+        (true, false) => FaultName::ToBroker,
+        (false, true) => FaultName::ToClient,
+        (false, false) => FaultName::None,
+    };
+    let scope = match written.scope {
+        Scope::Flow => FaultScope::Flow,
+        Scope::Host => FaultScope::Host,
+    };
+    let mut narrowed = arm.clone();
+    narrowed.ask.fault = Some(name);
+    narrowed.ask.state = Some(arm.ask.state.unwrap_or(crate::timers::State::Idle));
+    narrowed.ask.scope = Some(arm.ask.scope.unwrap_or(scope));
+    narrowed.ask.duration = Some(arm.ask.duration.unwrap_or_else(|| written.duration.get()));
+    let mut situation = situations::of(&narrowed).pop()?;
+    situation.horizon = Some(horizon);
+    situation.role = Role::Asked;
+    // Under a load, or with heartbeats, whether the connection is idle depends on the phase.
+    if arm.ask.state.is_none() {
+        situation.title = situation.title.replace(", idle", "");
+    }
+    Some(situation)
+}
