@@ -23,10 +23,23 @@ pub(super) fn of_arm(arm: &Arm, sources: Option<&Findings>, overridden: bool) ->
         }
         Some(findings) => findings.lints.clone(),
     };
+    lints.retain(|lint| !refuted(arm, lint));
     read_timeout(arm, &mut lints);
     foreign(arm, &mut lints);
     rto_max(arm, &mut lints);
     lints
+}
+
+/// `config` knows Celery's rules; other clients negotiate by rules of their own.
+fn refuted(arm: &Arm, lint: &Lint) -> bool {
+    let agreed = arm.settings.negotiated_heartbeat();
+    match lint.code {
+        // A client whose 0 adopts the broker's value.
+        "heartbeat-off" => agreed.is_some(),
+        // A client that insists on its own.
+        "heartbeat-negotiated-down" => agreed == arm.settings.heartbeat.and_then(Setting::get) && agreed.is_some(),
+        _ => false,
+    }
 }
 
 fn written(arm: &Arm, option: &str) -> Option<Place> {

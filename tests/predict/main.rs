@@ -276,6 +276,13 @@ fn findings_that_only_the_client_can_tell() {
     has(&["subject=tcp-reader", "keepalive.idle=400s", "nat_idle=350s"], "forgotten-by-a-middlebox");
     has(&["subject=tcp-reader", "sysctl.tcp_rto_max=20s", "kernel=6.1"], "rto-max-before-6.15");
     has(&["subject=tcp-reader", "keepalive.idle=10s", "keepalive.probes=1"], "one-lost-probe");
+    has(&["subject=celery", "heartbeat=none"], "heartbeat-off");
+    has(&["subject=celery", "heartbeat=120s"], "heartbeat-negotiated-down");
+    // lapin's 0 adopts the broker's value, pika insists on its own.
+    for pairs in [["subject=lapin", "heartbeat=none"], ["subject=pika", "heartbeat=120s"]] {
+        let found = codes(&pairs);
+        assert!(!found.iter().any(|c| c.starts_with("heartbeat-")), "{pairs:?}: {found:?}");
+    }
 }
 
 #[test]
