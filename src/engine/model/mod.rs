@@ -128,7 +128,3 @@ fn check_size(plan: &Plan) -> Result<(), ModelError> {
     let messages: f64 = plan.trials.iter().map(|trial| watched(trial.phase) / every.as_secs_f64()).sum();
     if messages > MOST_MESSAGES { Err(ModelError::TooManyMessages(messages)) } else { Ok(()) }
 }
-
-#[cfg(test)]
-#[path = "tests.rs"]
-mod tests;

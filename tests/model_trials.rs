@@ -1,10 +1,14 @@
-//! Scenarios from text, simulated and judged.
+//! Scenarios simulated by the model engine and judged like any other run.
 
-use super::*;
-use crate::plan::{Overrides, build};
-use crate::scenario::read;
-use crate::timers::predict;
-use crate::verdict::{Judged, Outcome, TrialRow, judge};
+use halfopen::engine::model::{ModelError, case, environment, reference_machine, simulate};
+use halfopen::plan::{Overrides, Plan, build};
+use halfopen::scenario::{Scenario, read};
+use halfopen::timers::predict;
+use halfopen::verdict::{Judged, Outcome, TrialRow, judge};
+use std::time::Duration;
+
+/// The work that a message stands for.
+const WORK: Duration = Duration::from_millis(50);
 
 fn plan(text: &str) -> Plan {
     let scenario = read("x.toml", &format!("# Who?\n{text}")).unwrap_or_else(|errors| panic!("{errors}"));
@@ -77,7 +81,7 @@ fn the_same_seed_gives_the_same_events_and_another_one_others() {
     let plan = file("kernel-timers");
     let events = |plan: &Plan| simulate(plan, &reference_machine()).unwrap();
     assert_eq!(events(&plan), events(&plan));
-    let other = Plan { scenario: crate::scenario::Scenario { seed: 2, ..plan.scenario.clone() }, ..plan.clone() };
+    let other = Plan { scenario: Scenario { seed: 2, ..plan.scenario.clone() }, ..plan.clone() };
     assert_ne!(events(&plan), events(&other));
 }
 
