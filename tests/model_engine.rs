@@ -7,6 +7,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
+#[expect(clippy::disallowed_methods, reason = "the binary under test")]
 fn halfopen(args: &[&str], out: Option<&Path>) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_halfopen"));
     command.current_dir(root()).args(args);

@@ -28,10 +28,8 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
                 row.delivered_n += 1;
                 row.redelivered_n += u64::from(*redelivered);
             }
-            Kind::Reaped { rule, .. } => {
-                if row.reaped_s.is_none() {
-                    (row.reaped_s, row.reaped_by) = (Some(at), rule.clone());
-                }
+            Kind::Reaped { rule, .. } if row.reaped_s.is_none() => {
+                (row.reaped_s, row.reaped_by) = (Some(at), rule.clone());
             }
             Kind::PeerReceived { .. } => {
                 row.delivered_s.get_or_insert(at);

@@ -90,8 +90,7 @@ pub fn client_period(case: &Case) -> Option<Duration> {
 /// Takes over what the schedule decides. `work` is the time from a delivery to its acknowledgement.
 pub fn align(phases: &mut Phases, case: &Case, schedule: Option<Schedule>, cut: Offset, work: Duration) {
     // Strictly periodic: what is left of a period is what has not passed of it.
-    let rest = |passed: f64| (1.0 - passed).clamp(0.0, 1.0 - f64::EPSILON);
-    phases.broker_send = rest(phases.age);
+    phases.broker_send = (1.0 - phases.age).clamp(0.0, 1.0 - f64::EPSILON);
     let Some(schedule) = schedule else { return };
     let traffic = case.conditions.traffic;
     let (next, last) = (schedule.next(cut), schedule.last_before(cut));
