@@ -5,6 +5,7 @@ use super::exit::{Exit, Failure};
 use super::guest::{Guest, run_in_guest};
 use super::{machine, pretty, print};
 use crate::engine::job::{FACTS_FILE, Facts, JOB_FILE, Job};
+use crate::engine::model::{self, ModelError};
 use crate::host::programs::Program;
 use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervise};
 use crate::host::{clock, journal, signals};
@@ -31,6 +32,10 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
         all.push(prepare(path, args)?);
     }
     names_differ(&all)?;
+    if args.engine == EngineName::Model {
+        return run_simulated(&all, args);
+    }
+    all.iter().try_for_each(real_sockets_only)?;
     let total: Duration = all.iter().map(|r| r.plan.estimate).sum();
     if let Some(max) = args.max_time.filter(|max| total > *max) {
         let text = format!(
@@ -43,13 +48,16 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     if args.dry_run {
         return dry_run(&all, args.json);
     }
+    run_each(&all, args, carry_out)
+}
+
+/// One scenario after the other, until one is interrupted.
+fn run_each(all: &[Ready], args: &RunArgs, one: CarryOut) -> Result<Exit, Failure> {
     let mut exit = Exit::Held;
     let mut summaries = Vec::new();
-    let harness = |e: std::io::Error| Failure::new(Exit::Harness, format!("signals: {e}"));
-    for ready in &all {
-        signals::hold().map_err(harness)?;
+    for ready in all {
         let out = out_dir(args, &ready.plan.scenario);
-        let (one, summary) = carry_out(ready, &out, args)?;
+        let (one, summary) = one(ready, &out, args)?;
         exit = exit.and(one);
         summaries.push(summary);
         if one == Exit::Interrupted {
@@ -63,10 +71,75 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
+/// What carries a scenario out: its exit code and its summary.
+type CarryOut = fn(&Ready, &Path, &RunArgs) -> Result<(Exit, serde_json::Value), Failure>;
+
+/// The model engine: no preflight, no supervisor, no time that could be too long.
+fn run_simulated(all: &[Ready], args: &RunArgs) -> Result<Exit, Failure> {
+    if !args.dry_run {
+        return run_each(all, args, simulate);
+    }
+    if args.json {
+        let one = |r: &Ready| serde_json::json!({ "scenario": r.plan.scenario.name, "engine": "model", "trials": r.plan.trials.len() });
+        return print(&pretty(&all.iter().map(one).collect::<Vec<_>>().into()));
+    }
+    let one = |r: &Ready| {
+        let (name, trials) = (&r.plan.scenario.name, r.plan.trials.len());
+        format!(
+            "{name}: {trials} trials are simulated; nothing is created but the run directory, and no privilege is needed"
+        )
+    };
+    print(&all.iter().map(one).collect::<Vec<_>>().join("\n"))
+}
+
+fn simulate(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
+    let harness = |e: &dyn std::fmt::Display| Failure::new(Exit::Harness, e.to_string());
+    let dir = RunDir::create(out).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
+    let source = ScenarioSource::new(&ready.path.display().to_string(), &ready.text);
+    let mut info = RunInfo::new(ready.plan.clone(), source, "model", clock::unix_seconds());
+    info.engine = "model".to_string();
+    info.machine = model::reference_machine();
+    dir.write_run(&info).map_err(|e| harness(&e))?;
+    let facts = match model::run(&info.plan, &info.machine, dir.path()) {
+        Ok(facts) => facts,
+        Err(ModelError::TooManyMessages(n)) => {
+            dir.discard().map_err(|e| harness(&e))?;
+            return Err(Failure::new(Exit::Cannot, ModelError::TooManyMessages(n).to_string()));
+        }
+        Err(error) => return Err(harness(&error)),
+    };
+    (info.sources, info.phases_s, info.complete) = (facts.sources, facts.phases_s, true);
+    dir.write_run(&info).map_err(|e| harness(&e))?;
+    finish(&dir, Exit::Held, args)
+}
+
+/// Judges, writes, shows.
+fn finish(dir: &RunDir, exit: Exit, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
+    let (judged, summary) = super::report::render(dir, !args.json)?;
+    if !args.json {
+        eprintln!("halfopen: the run directory is {}", dir.path().display());
+    }
+    Ok((exit.and(judged), summary))
+}
+
+/// What the kernel engine has no component for yet.
+fn real_sockets_only(ready: &Ready) -> Result<(), Failure> {
+    let scenario = &ready.plan.scenario;
+    let sections = [("[reaper]", scenario.reaper.is_some()), ("[tasks]", scenario.tasks.is_some())];
+    match sections.iter().find(|(_, stands)| *stands) {
+        Some((section, _)) => {
+            let text = format!("{}: {section} runs with --engine model in this version", ready.path.display());
+            Err(Failure::new(Exit::Cannot, text))
+        }
+        None => Ok(()),
+    }
+}
+
 /// What the contract names and this version has not: said before anything is read or made.
 fn not_yet(args: &RunArgs) -> Result<(), Failure> {
     let lacking = match (args.engine, args.lab) {
-        (EngineName::Model, _) => "--engine model",
+        // It needs no lab at all.
+        (EngineName::Model, _) => return Ok(()),
         (_, LabName::Docker) => "--lab docker",
         _ => return Ok(()),
     };
@@ -143,6 +216,7 @@ fn dry_run(all: &[Ready], json: bool) -> Result<Exit, Failure> {
 
 fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
     let harness = |e: &dyn std::fmt::Display| Failure::new(Exit::Harness, e.to_string());
+    signals::hold().map_err(|e| Failure::new(Exit::Harness, format!("signals: {e}")))?;
     preflight(&ready.plan)?;
     let dir = RunDir::create(out).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
     let source = ScenarioSource::new(&ready.path.display().to_string(), &ready.text);
@@ -181,11 +255,7 @@ fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_j
         dir.discard().map_err(|e| harness(&e))?;
         return Ok((exit, serde_json::Value::Null));
     }
-    let (judged, summary) = super::report::render(&dir, !args.json)?;
-    if !args.json {
-        eprintln!("halfopen: the run directory is {}", dir.path().display());
-    }
-    Ok((exit.and(judged), summary))
+    finish(&dir, exit, args)
 }
 
 /// Hands the job over and waits. The job file holds no secret: logins are made inside.

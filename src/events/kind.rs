@@ -207,6 +207,13 @@ pub enum Kind {
         /// The message.
         message: u64,
     },
+    /// A reaper failed the work that a message stands for, by what its store says.
+    Reaped {
+        /// The message.
+        message: u64,
+        /// The rule, by its watcher's name: `queued_timeout` …
+        rule: String,
+    },
     /// The embedded peer's own end of the connection came to an end.
     PeerEnded {
         /// The connection, as the client names it.

@@ -3,6 +3,7 @@
 use super::address;
 use super::model::{Plan, Trial};
 use super::phase::{self, Phases};
+use super::tasks;
 use crate::scenario::{BrokerKind, Fault, Scenario};
 use crate::units::TrialId;
 use std::time::Duration;
@@ -25,6 +26,9 @@ pub enum PlanError {
     /// `--trials 0`.
     #[error("--trials 0 leaves nothing to run; write at least 1")]
     NoTrials,
+    /// `--trials` where the number of trials is drawn.
+    #[error("--trials can't be given with [tasks]: a trial is a task that meets the fault; change half_open or count")]
+    TasksDecide,
     /// More trials than addresses.
     #[error("{trials} trials for arm `{arm}` over all faults are too many; the most is {most}", most = address::MAX_TRIALS)]
     TooManyTrials {
@@ -55,7 +59,15 @@ pub fn build(mut scenario: Scenario, overrides: &Overrides) -> Result<Plan, Plan
     if let Some(seed) = overrides.seed {
         scenario.seed = seed;
     }
-    if let Some(trials) = overrides.trials {
+    // With tasks, a trial is one that meets the fault: how many there are is drawn, not chosen.
+    let handed_over = scenario.tasks.as_ref().map(|t| tasks::affected(scenario.seed, t));
+    if let Some(times) = &handed_over {
+        if overrides.trials.is_some() {
+            return Err(PlanError::TasksDecide);
+        }
+        let drawn = u32::try_from(times.len()).unwrap_or(u32::MAX);
+        scenario.arms.iter_mut().for_each(|arm| arm.trials = drawn);
+    } else if let Some(trials) = overrides.trials {
         scenario.arms.iter_mut().for_each(|arm| arm.trials = trials);
     }
     check(&scenario, overrides)?;
@@ -63,11 +75,12 @@ pub fn build(mut scenario: Scenario, overrides: &Overrides) -> Result<Plan, Plan
     let whole = slots.len();
     if let Some((part, parts)) = overrides.partition {
         slots.retain(|(_, slot)| slot.part(parts) + 1 == part);
-        if slots.is_empty() {
+        if slots.is_empty() && whole > 0 {
             return Err(PlanError::EmptyPart(part, parts, whole));
         }
     }
-    let draws: Vec<Vec<Draw>> = (0..scenario.arms.len()).map(|arm| draws(&scenario, arm)).collect();
+    let draws: Vec<Vec<Draw>> =
+        (0..scenario.arms.len()).map(|arm| draws(&scenario, arm, handed_over.as_deref())).collect();
     let trials: Vec<Trial> = slots.into_iter().filter_map(|(id, slot)| trial(id, slot, &draws[slot.arm])).collect();
     let estimate = estimate(&scenario, &trials);
     Ok(Plan { scenario, trials, estimate })
@@ -78,7 +91,7 @@ fn check(scenario: &Scenario, overrides: &Overrides) -> Result<(), PlanError> {
         return Err(PlanError::TooManyArms(scenario.arms.len()));
     }
     for arm in &scenario.arms {
-        if arm.trials == 0 {
+        if arm.trials == 0 && scenario.tasks.is_none() {
             return Err(PlanError::NoTrials);
         }
         let trials = u64::from(arm.trials) * scenario.faults.len() as u64;
@@ -128,17 +141,20 @@ fn slots(scenario: &Scenario) -> Vec<(TrialId, Slot)> {
 }
 
 /// How the phases of an arm under one fault come about.
-enum Draw {
+enum Draw<'t> {
     Fixed(Duration),
+    /// The task of each number, by its time.
+    Tasks(&'t [Duration]),
     Uniform(Box<Phases>, Duration),
 }
 
 /// For each fault.
-fn draws(scenario: &Scenario, arm: usize) -> Vec<Draw> {
+fn draws<'t>(scenario: &Scenario, arm: usize, handed_over: Option<&'t [Duration]>) -> Vec<Draw<'t>> {
     let arm = &scenario.arms[arm];
-    let of = |(index, fault): (usize, &Fault)| match fault.at {
-        Some(at) => Draw::Fixed(at),
-        None => Draw::Uniform(
+    let of = |(index, fault): (usize, &Fault)| match (handed_over, fault.at) {
+        (Some(times), _) => Draw::Tasks(times),
+        (None, Some(at)) => Draw::Fixed(at),
+        (None, None) => Draw::Uniform(
             Box::new(Phases::new(scenario.seed, &arm.name, index)),
             phase::window(&arm.settings, &scenario.broker, scenario.load_interval, fault),
         ),
@@ -146,10 +162,11 @@ fn draws(scenario: &Scenario, arm: usize) -> Vec<Draw> {
     scenario.faults.iter().enumerate().map(of).collect()
 }
 
-fn trial(id: TrialId, slot: Slot, draws: &[Draw]) -> Option<Trial> {
+fn trial(id: TrialId, slot: Slot, draws: &[Draw<'_>]) -> Option<Trial> {
     let Slot { arm, fault, number } = slot;
     let phase = match &draws[fault] {
         Draw::Fixed(at) => *at,
+        Draw::Tasks(times) => *times.get(number as usize)?,
         Draw::Uniform(phases, window) => phases.draw(number, *window),
     };
     // Over all faults of the arm, and the same whatever the number of trials; `check` has bounded it.
@@ -160,6 +177,10 @@ fn trial(id: TrialId, slot: Slot, draws: &[Draw]) -> Option<Trial> {
 
 /// How long the run takes: everything of one plan runs at the same time.
 fn estimate(scenario: &Scenario, trials: &[Trial]) -> Duration {
+    if scenario.tasks.is_some() {
+        // Simulated only; a month is no time.
+        return Duration::from_secs(1);
+    }
     let kinds = &scenario.broker.kinds;
     let start = if kinds.contains(&BrokerKind::Rabbitmq) {
         Duration::from_secs(10)

@@ -9,6 +9,7 @@ mod build;
 mod describe;
 mod model;
 pub mod phase;
+mod tasks;
 
 pub use build::{Overrides, PlanError, build};
 pub use describe::{ArmLine, Description, describe};

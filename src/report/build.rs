@@ -1,5 +1,6 @@
 //! From rows to the summary.
 
+use super::beside;
 use super::sentences;
 use super::summary::{
     CellSummary, Counts, GateSummary, MessageCounts, NamedCount, Predicted, ScenarioSummary, Summary, VoidCount,
@@ -36,6 +37,8 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged) -> Summa
         exit_code: exit_code(&gates, &judged.trials),
         totals: counts(judged.trials.iter()),
         cells: cells(&run.plan, judged),
+        tasks: beside::tasks(&run.plan),
+        published: beside::published(&run.plan, stuck_cells(&run.plan, judged)),
         void_reasons: void_reasons(&judged.trials),
         gates: gates.iter().map(gate).collect(),
         brackets: brackets(&judged.trials),
@@ -47,6 +50,25 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged) -> Summa
         sources: run.sources.clone(),
         notes: notes(events),
     }
+}
+
+/// The rows of each cell with its names.
+fn stuck_cells<'r>(
+    plan: &'r Plan,
+    judged: &'r Judged,
+) -> impl Iterator<Item = (&'r str, &'r str, &'r str, Vec<&'r TrialRow>)> {
+    let of = |a: usize, f: usize| {
+        let ids: HashSet<TrialId> = plan.trials.iter().filter(|t| t.arm == a && t.fault == f).map(|t| t.id).collect();
+        judged.trials.iter().filter(|r| ids.contains(&r.trial)).collect::<Vec<_>>()
+    };
+    let scenario = &plan.scenario;
+    scenario.arms.iter().enumerate().flat_map(move |(a, arm)| {
+        scenario
+            .faults
+            .iter()
+            .enumerate()
+            .map(move |(f, fault)| (arm.name.as_str(), fault.profile.as_str(), fault.scope.name(), of(a, f)))
+    })
 }
 
 /// Notes of the run as a whole, in order of time.

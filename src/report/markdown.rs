@@ -1,5 +1,6 @@
 //! `report.md`.
 
+use super::beside;
 use super::cells;
 use super::sentences;
 use super::summary::Summary;
@@ -17,6 +18,9 @@ pub(super) fn render(summary: &Summary) -> String {
     out.paragraph(&format!("**{}**", sentences::headline(summary)));
     for cell in &summary.cells {
         out.line(&format!("- {}", sentences::cell(cell, summary.scenario.horizon_s, name)));
+    }
+    for line in beside::lines(summary, name) {
+        out.line(&format!("- {line}"));
     }
     gates(&mut out, summary);
     out.section("Time to detect and to recover");

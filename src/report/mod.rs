@@ -4,6 +4,7 @@
 //! stands in two forms comes from the same field. What is left out: pictures (HTML, SVG) and JUnit, which will read the
 //! same summary; and writing files (`store`).
 
+mod beside;
 mod build;
 mod cells;
 mod markdown;
@@ -14,7 +15,8 @@ mod terminal;
 mod text;
 
 pub use summary::{
-    CellSummary, Counts, GateSummary, MessageCounts, NamedCount, Predicted, ScenarioSummary, Summary, VoidCount,
+    CellSummary, Counts, GateSummary, MessageCounts, NamedCount, Predicted, PublishedSummary, ScenarioSummary,
+    StuckBeside, Summary, TaskSummary, VoidCount,
 };
 pub use tables::{connections_csv, messages_csv, trials_csv};
 pub use text::{escape_markdown, plain, seconds, utc_date_time};

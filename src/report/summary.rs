@@ -31,6 +31,12 @@ pub struct Summary {
     pub totals: Counts,
     /// Arm × fault, in the order of the scenario.
     pub cells: Vec<CellSummary>,
+    /// The many tasks of which the trials are a few; `None` without them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<TaskSummary>,
+    /// Stuck durations from elsewhere, beside those of the run; `None` without them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub published: Option<PublishedSummary>,
     /// Why trials are void, the most frequent first.
     pub void_reasons: Vec<VoidCount>,
     /// The gates with their verdicts, in the order of the scenario.
@@ -51,6 +57,59 @@ pub struct Summary {
     pub sources: Vec<String>,
     /// What the harness noted about the run as a whole.
     pub notes: Vec<String>,
+}
+
+/// Many tasks, few of which were trials.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct TaskSummary {
+    /// All of them, the same for every arm and fault.
+    pub count: u64,
+    /// The time over which they were spread, in seconds.
+    pub over_s: f64,
+    /// Those that met the fault: the trials of each arm under each fault, in a whole plan.
+    pub affected: u64,
+    /// The others, which were counted and not simulated.
+    pub healthy: u64,
+    /// The share that was expected to meet it.
+    pub half_open: f64,
+}
+
+/// A published distribution, and the same numbers of this run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PublishedSummary {
+    /// Its mean, in seconds.
+    pub mean_s: f64,
+    /// Its median.
+    pub median_s: f64,
+    /// The range that a share is known of.
+    pub from_s: f64,
+    /// Its end.
+    pub to_s: f64,
+    /// At least this share lies in it.
+    pub share: f64,
+    /// The same of each cell.
+    pub here: Vec<StuckBeside>,
+}
+
+/// Stuck durations of one cell, as a published distribution gives them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StuckBeside {
+    /// The arm.
+    pub arm: String,
+    /// The fault profile.
+    pub fault: String,
+    /// Its scope.
+    pub scope: String,
+    /// Durations that ended.
+    pub n: usize,
+    /// Their mean; `None` of nothing.
+    pub mean_s: Option<f64>,
+    /// Their median.
+    pub median_s: Option<f64>,
+    /// The share in the range.
+    pub share: Option<f64>,
+    /// Who ended them, the most frequent first.
+    pub resolved_by: Vec<NamedCount>,
 }
 
 /// The scenario, in short.

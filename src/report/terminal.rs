@@ -1,5 +1,6 @@
 //! The table on the terminal.
 
+use super::beside;
 use super::cells;
 use super::sentences;
 use super::summary::Summary;
@@ -39,7 +40,12 @@ pub(super) fn render(summary: &Summary, width: Option<u16>) -> String {
     for gate in &summary.gates {
         out.push_str(&format!("{}: {}: {}\n", gate.verdict, plain(&gate.text), sentences::gate_numbers(gate)));
     }
-    if let Some(b) = summary.brackets {
+    for line in beside::lines(summary, name) {
+        out.push_str(&line);
+        out.push('\n');
+    }
+    // What is simulated has no bracket to speak of.
+    if let Some(b) = summary.brackets.filter(|b| b.max_s > 0.0) {
         out.push_str(&format!(
             "The instants of the cuts are known to {} (median), {} (p99).\n",
             milliseconds(b.median_s),

@@ -39,6 +39,8 @@ pub(super) enum Kind {
     Column,
     /// A number above 0, up to 1.
     Quantile,
+    /// A share: a number above 0, up to 1.
+    Share,
     /// A value to look for, or `true` for any.
     TextOrTrue,
     /// A number, a percentage or a duration, as the metric asks.

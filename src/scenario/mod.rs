@@ -7,6 +7,7 @@ mod checks;
 mod columns;
 mod docs;
 mod error;
+mod fallback;
 mod gates;
 mod keys;
 pub mod matrix;
@@ -25,8 +26,8 @@ mod walk;
 pub use docs::reference;
 pub use error::{Place, ScenarioError, ScenarioErrors};
 pub use model::{
-    Ack, Arm, BrokerKind, BrokerSettings, Directions, Fault, Gate, Keepalive, Measure, Scenario, Scope, Settings,
-    SubjectKind,
+    Ack, Arm, BrokerKind, BrokerSettings, Directions, Fault, Gate, Keepalive, Measure, Published, ReaperGeneration,
+    ReaperSettings, Scenario, Scope, Settings, SubjectKind, Tasks,
 };
 pub use read::{ListEntry, from_sets, list_entry, read, read_bytes};
 pub use schema::schema;

@@ -246,6 +246,54 @@ pub struct BrokerSettings {
     pub consumer_timeout: Option<Duration>,
 }
 
+/// Which scheduler's rule the reaper follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReaperGeneration {
+    /// Up to Airflow 2.10.3: the first sweep fails the row.
+    #[serde(rename = "airflow-2.10.3")]
+    FailsAtOnce,
+    /// From Airflow 2.10.4: the row is queued again twice before it is failed.
+    #[serde(rename = "airflow-2.10.4")]
+    RequeuesTwice,
+}
+
+/// The fallback that cleans up by the age of a *queued* row (`rule = "queued-timeout"`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReaperSettings {
+    /// A row that is older is failed: Airflow's `task_queued_timeout`.
+    pub timeout: Duration,
+    /// How often it looks: Airflow's `task_queued_timeout_check_interval`.
+    pub interval: Duration,
+    /// What it does with a row that is too old.
+    pub generation: ReaperGeneration,
+}
+
+/// Tasks over a long time, few of which meet a half-open connection. A trial is one of those few.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tasks {
+    /// All of them.
+    pub count: u64,
+    /// The time over which they are spread evenly.
+    pub over: Duration,
+    /// The share whose connection dies as they are handed over, above 0 and at most 1.
+    pub half_open: f64,
+}
+
+/// A distribution of stuck durations from elsewhere, to stand beside the one of this run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// Its mean.
+    pub mean: Duration,
+    /// Its median.
+    pub median: Duration,
+    /// The range that a share is known of: from here…
+    pub from: Duration,
+    /// … to here.
+    pub to: Duration,
+    /// The share that lies in it, at least.
+    pub share: f64,
+}
+
 /// A whole scenario file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
@@ -269,6 +317,15 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// Interval between numbered messages on each connection; `None` is no load.
     pub load_interval: Option<Duration>,
+    /// The fallback that cleans up afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reaper: Option<ReaperSettings>,
+    /// Many tasks, of which the trials are those that meet the fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<Tasks>,
+    /// Stuck durations from elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<Published>,
     /// The gates.
     pub gates: Vec<Gate>,
     /// What looks like a mistake in the file without being an error, one line each.

@@ -2,6 +2,7 @@
 
 use super::checks;
 use super::error::{Findings, Place, ScenarioError, ScenarioErrors, Source};
+use super::fallback;
 use super::gates;
 use super::keys::nearest;
 use super::model::{Arm, BrokerKind, BrokerSettings, Fault, Scenario, Scope, Settings, SubjectKind};
@@ -100,6 +101,10 @@ struct Sections {
     broker: Fields,
     defaults: Fields,
     load: Fields,
+    /// `None` where the section does not stand.
+    reaper: Option<Fields>,
+    tasks: Option<Fields>,
+    published: Option<Fields>,
     arms: Vec<Fields>,
     faults: Vec<Fields>,
     gates: Vec<Fields>,
@@ -112,6 +117,9 @@ fn sections(entries: &[Entry], end: usize, findings: &mut Findings) -> Sections 
         broker: absent("broker"),
         defaults: absent("defaults"),
         load: absent("load"),
+        reaper: None,
+        tasks: None,
+        published: None,
         arms: Vec::new(),
         faults: Vec::new(),
         gates: Vec::new(),
@@ -137,6 +145,9 @@ fn sections(entries: &[Entry], end: usize, findings: &mut Findings) -> Sections 
                 "broker" => all.broker = fields,
                 "defaults" => all.defaults = fields,
                 "load" => all.load = fields,
+                "reaper" => all.reaper = Some(fields),
+                "tasks" => all.tasks = Some(fields),
+                "published" => all.published = Some(fields),
                 "arm" => all.arms.push(fields),
                 "fault" => all.faults.push(fields),
                 _ => all.gates.push(fields),
@@ -216,6 +227,18 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         checks::horizon(&all.scenario, &read, &broker, &faults, findings);
     }
 
+    let fallback = fallback::read(&all.reaper, &all.tasks, &all.published);
+    let around = fallback::Around {
+        scenario: &all.scenario,
+        load: &all.load,
+        arms: &all.arms,
+        faults: &all.faults,
+        reaper: all.reaper.as_ref(),
+        tasks: all.tasks.as_ref(),
+        published: all.published.as_ref(),
+    };
+    fallback::check(&around, findings);
+
     let longest = read.iter().filter_map(|(_, arm)| timing::heartbeat_in_force(&arm.settings, &broker)).max();
     let settle = all.scenario.time("settle").unwrap_or_else(|| default_settle(longest));
     Some(Scenario {
@@ -229,6 +252,9 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         arms: arms.into_iter().collect::<Option<Vec<Arm>>>()?,
         faults,
         load_interval,
+        reaper: fallback.reaper,
+        tasks: fallback.tasks,
+        published: fallback.published,
         gates,
         warnings: Vec::new(),
     })

@@ -91,7 +91,7 @@ fn of_kind(kind: Kind) -> Value {
             json!({ "type": "object", "properties": each, "additionalProperties": false })
         }
         Kind::Column => json!({ "enum": columns::names().collect::<Vec<_>>() }),
-        Kind::Quantile => json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 1 }),
+        Kind::Quantile | Kind::Share => json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 1 }),
         Kind::TextOrTrue => json!({ "anyOf": [{ "type": "string", "minLength": 1 }, { "const": true }] }),
         Kind::Bound => json!({ "type": ["number", "string"] }),
     }

@@ -281,6 +281,64 @@ const FAULT: &[Key] = &[
     ),
 ];
 
+/// A time of a scheduler, or of what it does.
+const fn long(min: Duration) -> Kind {
+    Kind::Time(Limits { min, max: secs(365 * 86_400), step: ms(1), usual: (ms(0), secs(365 * 86_400)) })
+}
+
+const REAPER: &[Key] = &[
+    required(
+        "rule",
+        Kind::Choice(&["queued-timeout"]),
+        "rule = \"queued-timeout\"",
+        "What it goes by. `queued-timeout`: a row in state *queued* is too old (Airflow's scheduler).",
+    ),
+    required(
+        "timeout",
+        any(ms(1)),
+        "timeout = \"1200s\"",
+        "An older row is failed: `task_queued_timeout`, counted from the publication of the message.",
+    ),
+    required(
+        "interval",
+        any(ms(1)),
+        "interval = \"120s\"",
+        "How often it looks: `task_queued_timeout_check_interval`.",
+    ),
+    optional(
+        "generation",
+        Kind::Choice(&["airflow-2.10.3", "airflow-2.10.4"]),
+        "`airflow-2.10.3`",
+        "generation = \"airflow-2.10.4\"",
+        "Up to 2.10.3 the first sweep fails the row; from 2.10.4 it is queued again twice before.",
+        &["version"],
+    ),
+];
+
+const TASKS: &[Key] = &[
+    required(
+        "count",
+        Kind::Integer { min: 1, max: 1_000_000_000 },
+        "count = 200000",
+        "All tasks. Each arm meets the same ones under each fault.",
+    ),
+    required("over", long(secs(1)), "over = \"30d\"", "The time over which they are spread evenly."),
+    required(
+        "half_open",
+        Kind::Share,
+        "half_open = 0.000015",
+        "The share whose connection dies as they are handed over; the trials are those, drawn by the seed.",
+    ),
+];
+
+const PUBLISHED: &[Key] = &[
+    required("mean", any(ms(1)), "mean = \"1283.9s\"", "Its mean."),
+    required("median", any(ms(1)), "median = \"1288.4s\"", "Its median."),
+    required("from", any(ms(0)), "from = \"1100s\"", "A range that a share is known of: from here"),
+    required("to", any(ms(1)), "to = \"1400s\"", "to here."),
+    required("share", Kind::Share, "share = 0.8", "At least this share lies in it."),
+];
+
 const GATE: &[Key] = &[
     optional("arm", Kind::Text, "all arms", "arm = \"proposed\"", "The arm that it looks at.", &[]),
     optional("fault", Kind::Text, "all faults", "fault = \"blackhole\"", "The fault profile that it looks at.", &[]),
@@ -353,15 +411,31 @@ pub(super) const SECTIONS: &[Section] = &[
     ),
     section("load", Repeat::Once, false, LOAD, false, "Messages that flow. Without it the connections are idle."),
     section("fault", Repeat::OnceOrMany, true, FAULT, false, "What happens to the path. Every arm meets every fault."),
-    Section {
-        name: "reaper",
-        repeat: Repeat::Once,
-        required: false,
-        doc: "The fallback that cleans up afterwards.",
-        keys: &[],
-        options: false,
-        refused: Some("not available yet in this version; remove the section"),
-    },
+    section(
+        "reaper",
+        Repeat::Once,
+        false,
+        REAPER,
+        false,
+        "The fallback that cleans up afterwards. It runs with `--engine model` in this version.",
+    ),
+    section(
+        "tasks",
+        Repeat::Once,
+        false,
+        TASKS,
+        false,
+        "Many tasks over a long time, of which few meet a half-open connection: those are the trials, the others are \
+         counted. It stands in for `[load]` and `trials`, and runs with `--engine model` in this version.",
+    ),
+    section(
+        "published",
+        Repeat::Once,
+        false,
+        PUBLISHED,
+        false,
+        "Stuck durations from elsewhere, which the report shows beside those of the run.",
+    ),
     section("gate", Repeat::Many, false, GATE, false, "A bound that the run must hold, or its exit code is 1."),
 ];
 

@@ -106,6 +106,14 @@ pub(super) fn read(key: &Key, value: &Value) -> Result<(Val, Option<String>), Pr
                 Err(here(format!("`{number}` is not a quantile; write a number above 0 and at most 1, such as `0.99`")))
             }
         }
+        (Kind::Share, Node::Int(_) | Node::Float(_)) => {
+            let number = number(&value.node);
+            if number > 0.0 && number <= 1.0 {
+                plain(Val::Number(number))
+            } else {
+                Err(here(format!("`{number}` is not a share; write a number above 0 and at most 1, such as `0.8`")))
+            }
+        }
         (Kind::Bound, node) => match bound(node) {
             Some(Ok(bound)) => plain(Val::Bound(bound)),
             Some(Err(problem)) => Err(here(problem)),
@@ -123,7 +131,7 @@ fn expected(kind: Kind) -> &'static str {
         Kind::Flag => "true or false",
         Kind::Integer { .. } => "a whole number",
         Kind::Time(_) | Kind::Setting(_) => "a duration",
-        Kind::Quantile => "a number",
+        Kind::Quantile | Kind::Share => "a number",
         Kind::Sysctls => "a table",
         Kind::OffOr(_) => "`off` or a table",
         Kind::Choices(_) => "a text or a list of texts",

@@ -76,6 +76,13 @@ impl Fields {
         }
     }
 
+    pub(super) fn number(&self, key: &str) -> Option<f64> {
+        match self.get(key).map(|found| &found.val) {
+            Some(Val::Number(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
     pub(super) fn flag(&self, key: &str) -> Option<bool> {
         match self.get(key).map(|found| &found.val) {
             Some(Val::Flag(flag)) => Some(*flag),

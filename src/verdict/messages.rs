@@ -28,6 +28,9 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
                 row.delivered_n += 1;
                 row.redelivered_n += u64::from(*redelivered);
             }
+            Kind::Reaped { rule, .. } if row.reaped_s.is_none() => {
+                (row.reaped_s, row.reaped_by) = (Some(at), rule.clone());
+            }
             Kind::PeerReceived { .. } => {
                 row.delivered_s.get_or_insert(at);
                 row.delivered_n += 1;
@@ -37,7 +40,8 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
     }
     let acknowledges = case.arm.settings.subject == SubjectKind::Lapin && case.arm.settings.ack.is_some();
     for row in rows.values_mut() {
-        row.resolved_s = if acknowledges { row.acked_s } else { row.delivered_s };
+        let consumed = if acknowledges { row.acked_s } else { row.delivered_s };
+        row.resolved_s = [consumed, row.reaped_s].into_iter().flatten().min();
         row.latency_s = row.resolved_s.zip(row.published_s).map(|(resolved, published)| span(resolved, published));
     }
     rows.into_values().collect()
@@ -49,6 +53,7 @@ fn message_of(kind: &Kind) -> Option<u64> {
         | Kind::Acked { message, .. }
         | Kind::Sent { message, .. }
         | Kind::Published { message }
+        | Kind::Reaped { message, .. }
         | Kind::Confirmed { message }
         | Kind::PeerReceived { message } => Some(*message),
         _ => None,
@@ -65,5 +70,7 @@ pub(super) fn stuck(row: &mut TrialRow, ledger: &[MessageRow], cut: Offset) {
     row.queued_s = Some(queued);
     row.resolved_s = oldest.resolved_s;
     row.stuck_s = oldest.latency_s;
-    row.resolved_by = oldest.resolved_s.map(|_| RECOVERY.to_string()).unwrap_or_default();
+    let by_reaper = oldest.reaped_s.is_some() && oldest.reaped_s == oldest.resolved_s;
+    let by = if by_reaper { oldest.reaped_by.clone() } else { RECOVERY.to_string() };
+    row.resolved_by = oldest.resolved_s.map(|_| by).unwrap_or_default();
 }

@@ -225,7 +225,7 @@ row! {
         acked_s: Option<Offset>,
         /// Failed by a reaper.
         reaped_s: Option<Offset>,
-        /// Resolved: acknowledged, or delivered where there is no acknowledgement.
+        /// Resolved: acknowledged (delivered, where there is no acknowledgement), or failed by a reaper.
         resolved_s: Option<Offset>,
         /// The first delivery.
         delivered_s: Option<Offset>,
@@ -233,6 +233,8 @@ row! {
         latency_s: Option<Span>,
         /// How often the broker marked a delivery as repeated.
         redelivered_n: u64,
+        /// The rule by which a reaper failed it; empty where none did.
+        reaped_by: String,
     }
 }
 

@@ -117,6 +117,9 @@ pub fn plan(arms: Vec<Arm>, faults: Vec<Fault>, horizon_s: f64, gates: Vec<Gate>
         faults,
         load_interval: None,
         gates,
+        reaper: None,
+        tasks: None,
+        published: None,
         warnings: Vec::new(),
     };
     Plan { scenario, trials, estimate: Duration::from_secs(90) }

@@ -1,0 +1,108 @@
+//! Many tasks and few trials, and stuck durations beside published ones.
+
+use super::sentences::{Name, plural};
+use super::summary::{NamedCount, PublishedSummary, StuckBeside, Summary, TaskSummary};
+use super::text::seconds;
+use crate::plan::Plan;
+use crate::stats::plain_quantile;
+use crate::units::print_duration;
+use crate::verdict::TrialRow;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The tasks of a plan.
+pub(super) fn tasks(plan: &Plan) -> Option<TaskSummary> {
+    let tasks = plan.scenario.tasks.as_ref()?;
+    // The same tasks for every arm.
+    let affected = plan.scenario.arms.first().map_or(0, |arm| u64::from(arm.trials));
+    Some(TaskSummary {
+        count: tasks.count,
+        over_s: tasks.over.as_secs_f64(),
+        affected,
+        healthy: tasks.count.saturating_sub(affected),
+        half_open: tasks.half_open,
+    })
+}
+
+/// The published distribution with the same numbers of each cell, given as arm, fault, scope and rows.
+pub(super) fn published<'r>(
+    plan: &Plan,
+    cells: impl Iterator<Item = (&'r str, &'r str, &'r str, Vec<&'r TrialRow>)>,
+) -> Option<PublishedSummary> {
+    let published = plan.scenario.published.as_ref()?;
+    let (from_s, to_s) = (published.from.as_secs_f64(), published.to.as_secs_f64());
+    let here = cells.map(|(arm, fault, scope, rows)| {
+        let stuck: Vec<f64> = rows.iter().filter_map(|r| r.stuck_s).map(|s| s.as_secs()).collect();
+        let within = stuck.iter().filter(|s| (from_s..=to_s).contains(*s)).count();
+        let over_all = |sum: f64| (!stuck.is_empty()).then(|| sum / stuck.len() as f64);
+        StuckBeside {
+            arm: arm.to_string(),
+            fault: fault.to_string(),
+            scope: scope.to_string(),
+            n: stuck.len(),
+            mean_s: over_all(stuck.iter().sum()),
+            median_s: plain_quantile(&stuck, 0.5),
+            share: over_all(within as f64),
+            resolved_by: resolved_by(&rows),
+        }
+    });
+    Some(PublishedSummary {
+        mean_s: published.mean.as_secs_f64(),
+        median_s: published.median.as_secs_f64(),
+        from_s,
+        to_s,
+        share: published.share,
+        here: here.collect(),
+    })
+}
+
+fn resolved_by(rows: &[&TrialRow]) -> Vec<NamedCount> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for row in rows.iter().filter(|r| !r.resolved_by.is_empty()) {
+        *counts.entry(&row.resolved_by).or_default() += 1;
+    }
+    let mut list: Vec<_> = counts.into_iter().map(|(name, n)| NamedCount { name: name.to_string(), n }).collect();
+    list.sort_by_key(|count| std::cmp::Reverse(count.n));
+    list
+}
+
+/// `3 of 200000 tasks in 30d met the fault …`, then a sentence a cell.
+pub(super) fn lines(summary: &Summary, name: Name<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(t) = summary.tasks {
+        lines.push(format!(
+            "{} of {} in {} met the fault, in every arm the same ones ({:.1} were expected); the other {} are healthy: \
+             counted, not simulated.",
+            t.affected,
+            plural(usize::try_from(t.count).unwrap_or(usize::MAX), "task"),
+            print_duration(Duration::from_secs_f64(t.over_s)),
+            t.count as f64 * t.half_open,
+            t.healthy,
+        ));
+    }
+    let Some(p) = &summary.published else { return lines };
+    for here in &p.here {
+        let cell = format!("{} under {} ({})", name(&here.arm), name(&here.fault), here.scope);
+        let (Some(mean), Some(median), Some(share)) = (here.mean_s, here.median_s, here.share) else {
+            lines.push(format!("Stuck, {cell}: nothing that ended; published: mean {:.1} s.", p.mean_s));
+            continue;
+        };
+        let by: Vec<String> = here.resolved_by.iter().map(|c| format!("{} {}", name(&c.name), c.n)).collect();
+        let differs = mean - p.mean_s;
+        let way = if differs < 0.0 { "below" } else { "above" };
+        lines.push(format!(
+            "Stuck, {cell}: mean {mean:.1} s, median {median:.1} s, {:.0} % in {:.0}–{:.0} s (n = {}; ended by {}); published: \
+             mean {:.1} s, median {:.1} s, at least {:.0} %. The mean here is {} s {way} the published one.",
+            share * 100.0,
+            p.from_s,
+            p.to_s,
+            here.n,
+            by.join(", "),
+            p.mean_s,
+            p.median_s,
+            p.share * 100.0,
+            seconds(differs.abs()),
+        ));
+    }
+    lines
+}

@@ -1,0 +1,96 @@
+//! `[reaper]`, `[tasks]` and `[published]`: what cleans up, how many tasks there are, and what somebody else measured.
+
+use super::error::Findings;
+use super::model::{Published, ReaperGeneration, ReaperSettings, Tasks};
+use super::walk::Fields;
+
+/// The three sections, read; one that is missing or wrong is `None`.
+pub(super) struct Fallback {
+    pub(super) reaper: Option<ReaperSettings>,
+    pub(super) tasks: Option<Tasks>,
+    pub(super) published: Option<Published>,
+}
+
+/// Takes the sections apart; what is wrong in them has been said by reading their keys.
+pub(super) fn read(reaper: &Option<Fields>, tasks: &Option<Fields>, published: &Option<Fields>) -> Fallback {
+    Fallback {
+        reaper: reaper.as_ref().and_then(reaper_of),
+        tasks: tasks.as_ref().and_then(tasks_of),
+        published: published.as_ref().and_then(published_of),
+    }
+}
+
+fn reaper_of(fields: &Fields) -> Option<ReaperSettings> {
+    // There is one rule; its name has been checked.
+    fields.text("rule")?;
+    let generation = match fields.text("generation") {
+        Some("airflow-2.10.4") => ReaperGeneration::RequeuesTwice,
+        _ => ReaperGeneration::FailsAtOnce,
+    };
+    Some(ReaperSettings { timeout: fields.time("timeout")?, interval: fields.time("interval")?, generation })
+}
+
+fn tasks_of(fields: &Fields) -> Option<Tasks> {
+    Some(Tasks {
+        count: fields.int("count").and_then(|n| u64::try_from(n).ok())?,
+        over: fields.time("over")?,
+        half_open: fields.number("half_open")?,
+    })
+}
+
+fn published_of(fields: &Fields) -> Option<Published> {
+    Some(Published {
+        mean: fields.time("mean")?,
+        median: fields.time("median")?,
+        from: fields.time("from")?,
+        to: fields.time("to")?,
+        share: fields.number("share")?,
+    })
+}
+
+/// The sections that the three have to go with.
+pub(super) struct Around<'a> {
+    pub(super) scenario: &'a Fields,
+    pub(super) load: &'a Fields,
+    pub(super) arms: &'a [Fields],
+    pub(super) faults: &'a [Fields],
+    pub(super) reaper: Option<&'a Fields>,
+    pub(super) tasks: Option<&'a Fields>,
+    pub(super) published: Option<&'a Fields>,
+}
+
+/// What only shows when they are seen together.
+pub(super) fn check(around: &Around<'_>, findings: &mut Findings) {
+    let has_load = around.load.has("rate") || around.load.flawed;
+    if let Some(tasks) = around.tasks {
+        if has_load {
+            let problem = "each task is the one message of its trial; remove `[load]` or `[tasks]`";
+            findings.error(tasks.at, tasks.label.trim_end(), problem);
+        }
+        for fields in around.arms.iter().chain([around.scenario]) {
+            if let Some(found) = fields.get("trials") {
+                let problem = "follows from `[tasks]`: one trial for each task that meets the fault; remove it";
+                findings.error(found.key_at, fields.name("trials"), problem);
+            }
+        }
+        for fields in around.faults {
+            for key in ["at", "phase_window"] {
+                if let Some(found) = fields.get(key) {
+                    let problem = "with `[tasks]` the cut falls on its task; remove it";
+                    findings.error(found.key_at, fields.name(key), problem);
+                }
+            }
+        }
+    }
+    let any_message = has_load || around.tasks.is_some();
+    for fields in [around.reaper, around.published].into_iter().flatten().filter(|_| !any_message) {
+        let problem = "there are no messages that could be stuck; write `[load]` with `rate = \"1/s\"`, or `[tasks]`";
+        findings.error(fields.at, fields.label.trim_end(), problem);
+    }
+    if let Some(published) = around.published
+        && let (Some(from), Some(to)) = (published.time("from"), published.time("to"))
+        && from >= to
+    {
+        findings.error(published.at("to"), published.name("to"), "is not after `from`; swap the two");
+    }
+}
