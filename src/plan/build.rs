@@ -140,7 +140,7 @@ fn draws(scenario: &Scenario, arm: usize) -> Vec<Draw> {
         Some(at) => Draw::Fixed(at),
         None => Draw::Uniform(
             Box::new(Phases::new(scenario.seed, &arm.name, index)),
-            phase::window(&arm.settings, &scenario.broker, scenario.load_interval, fault),
+            phase::window(&arm.settings, &scenario.broker, scenario.load_of(arm), fault),
         ),
     };
     scenario.faults.iter().enumerate().map(of).collect()

@@ -63,7 +63,7 @@ pub fn describe(plan: &Plan) -> Description {
         .iter()
         .enumerate()
         .map(|(i, arm)| {
-            let window = |fault| phase::window(&arm.settings, &scenario.broker, scenario.load_interval, fault);
+            let window = |fault| phase::window(&arm.settings, &scenario.broker, scenario.load_of(arm), fault);
             ArmLine {
                 name: arm.name.clone(),
                 subject: arm.settings.subject.to_string(),

@@ -64,9 +64,10 @@ impl Setup {
             prefetch: lapin.then_some(4),
             ack: lapin.then_some(Ack::Late),
             frame_max: lapin.then_some(4096),
+            peer_reads: true,
             sysctl: BTreeMap::new(),
         };
-        Arm { name: name.into(), settings, trials }
+        Arm { name: name.into(), settings, trials, load: true }
     }
 
     pub fn fault(&self) -> Fault {
