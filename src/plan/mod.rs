@@ -9,7 +9,9 @@ mod build;
 mod describe;
 mod model;
 pub mod phase;
+mod predict;
 
 pub use build::{Overrides, PlanError, build};
 pub use describe::{ArmLine, Description, describe};
 pub use model::{Plan, Trial, Window};
+pub use predict::{Forecast, Machine, Variant, forecast, predict, variants};

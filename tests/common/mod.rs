@@ -120,7 +120,7 @@ pub fn plan(arms: Vec<Arm>, faults: Vec<Fault>, horizon_s: f64, gates: Vec<Gate>
         gates,
         warnings: Vec::new(),
     };
-    Plan { scenario, trials, estimate: Duration::from_secs(90) }
+    Plan { scenario, trials, estimate: Duration::from_secs(90), doubts: Vec::new() }
 }
 
 fn trial(id: TrialId, arm: usize, fault: usize, j: u32) -> Trial {
@@ -135,6 +135,7 @@ fn trial(id: TrialId, arm: usize, fault: usize, j: u32) -> Trial {
         client: Ipv4Addr::new(10, 64 + a, 128 + f, last),
         server: Ipv4Addr::new(10, 128 + a, 128 + f, last),
         predicted: None,
+        predicted_watchers: Vec::new(),
     }
 }
 
