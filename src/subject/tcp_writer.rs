@@ -19,8 +19,10 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// What is written at a time to a peer that does not read, and the send buffer behind it.
+/// What is written at a time to a peer that does not read.
 const FILLER_BYTES: usize = 16 * 1024;
+/// The send buffer behind it; the kernel doubles it for its own needs.
+const SEND_BUFFER_BYTES: usize = 96 * 1024;
 
 /// The message number and the schedule, which outlive a connection.
 struct Load {
@@ -60,8 +62,9 @@ fn greet(trial: &Trial, attempt: u32, stream: &mut Socket, started: Offset) -> i
     trial.connected(trial.reporter.now(), attempt, socket::tuple_of(SockRef::from(&*stream))?);
     trial.event(Kind::Options { attempt, effective: socket::effective(SockRef::from(&*stream)) });
     if !trial.settings.peer_reads {
-        // The window is what has to be full; a send buffer that grows with it would only move megabytes for nothing.
-        stream.set_send_buffer_size(FILLER_BYTES)?;
+        // Larger than the window that a peer offers at first, so that it is filled without waiting for acknowledgements in
+        // between; fixed, so that it does not grow to megabytes.
+        stream.set_send_buffer_size(SEND_BUFFER_BYTES)?;
     }
     let role = if trial.settings.peer_reads { 'W' } else { 'Z' };
     stream.write_all(format!("{role} {}\n", trial.id).as_bytes())?;

@@ -203,14 +203,17 @@ fn recovered(t: &Timeline, detected: Offset) -> Option<Offset> {
 }
 
 /// Whether measurement and predicted window agree. The instant of the cut is known only within its bracket, so the
-/// measured time to detect is an interval too, and touching the window is agreement. A censored trial agrees with a
-/// window that reaches beyond the horizon.
+/// measured time to detect is an interval too, and touching the window is agreement. Where the kernel's tracepoint told
+/// when the connection ended, the interval begins there: how late user space got to run is the machine's load, not the
+/// timer's. A censored trial agrees with a window that reaches beyond the horizon.
 fn agrees(case: &Case<'_>, row: &TrialRow, cut: Applied) -> Option<bool> {
     let Window { lo_s, hi_s } = case.trial.predicted?;
     let never = lo_s.is_none() && hi_s.is_none();
     match (row.outcome, row.detected_s) {
         (Outcome::Detected, Some(at)) => {
-            let (least, most) = (span(at, cut.after).as_secs(), span(at, cut.before).as_secs());
+            let ended =
+                row.kernel_end_s.filter(|end| row.kernel_end_by == "tracepoint" && *end >= cut.after && *end <= at);
+            let (least, most) = (span(ended.unwrap_or(at), cut.after).as_secs(), span(at, cut.before).as_secs());
             Some(!never && lo_s.is_none_or(|lo| most >= lo) && hi_s.is_none_or(|hi| least <= hi))
         }
         (Outcome::Censored, _) => Some(hi_s.is_none_or(|hi| hi > row.horizon_s.as_secs())),

@@ -51,8 +51,11 @@ fn run(dir: &Path, seed: u64) -> (Recorded, i32, String) {
 fn the_kernel_does_what_the_model_says() {
     let seed = seed();
     println!("settings drawn with HALFOPEN_CONFORMANCE_SEED={seed}");
-    let dir = tempfile::tempdir().unwrap();
-    let (recorded, code, errors) = run(dir.path(), seed);
+    // Kept where a nightly run wants to look at it afterwards.
+    let kept = std::env::var_os("HALFOPEN_CONFORMANCE_DIR").map(std::path::PathBuf::from);
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = kept.as_deref().unwrap_or(temporary.path());
+    let (recorded, code, errors) = run(dir, seed);
     let plan = &recorded.run.plan;
     assert!(plan.scenario.arms.len() >= 60, "{} settings", plan.scenario.arms.len());
     assert!(plan.scenario.arms.iter().filter(|arm| arm.name.contains("drawn")).count() >= 20, "too few are drawn");

@@ -100,7 +100,7 @@ fn drawn(seed: u64, count: usize) -> Vec<Arm> {
                     (format!("send-drawn-{k}"), WRITER.to_string() + &options)
                 }
                 _ => {
-                    let options = if with == 0 { closed_ut } else { retries2(count.min(4)) };
+                    let options = if with == 0 { closed_ut } else { retries2(count.clamp(2, 4)) };
                     (format!("zero-drawn-{k}"), CLOSED.to_string() + &options)
                 }
             }

@@ -352,7 +352,11 @@ fn zero_window(scene: &Scene<'_>, out: &mut Findings) {
             }
         };
         let span = (span - closed).not_before_zero();
-        out.fire(active, span, span, "the window stays closed for that long, although the peer answers");
+        let why = match active {
+            Watcher::UserTimeout => "the window stays closed for that long, although the peer answers",
+            _ => "window probes follow one another too closely for the peer to answer each (tcp_invalid_ratelimit)",
+        };
+        out.fire(active, span, span, why);
     } else {
         out.silent(active, NeverTriggered, "the peer answers every window probe: there is no limit");
     }
