@@ -301,7 +301,13 @@ const FAULT: &[Key] = &[
 const GATE: &[Key] = &[
     optional("arm", Kind::Text, "all arms", "arm = \"proposed\"", "The arm that it looks at.", &[]),
     optional("fault", Kind::Text, "all faults", "fault = \"blackhole\"", "The fault profile that it looks at.", &[]),
-    required("metric", Kind::Column, "metric = \"ttd_s\"", "A column of `trials.csv`."),
+    required(
+        "metric",
+        Kind::Column,
+        "metric = \"ttd_s\"",
+        "A column of `trials.csv`; or `agreement`, the share of trials inside the window that the timer model gave them \
+         beforehand, which takes no measure: `min = \"97%\"`.",
+    ),
     optional(
         "quantile",
         Kind::Quantile,
