@@ -76,6 +76,11 @@ fn the_direction_decides_who_keeps_whom_alive() {
     holds(&one_way("to-client"), &[4.1, 5.2], "read_timeout");
     // The message after the cut still arrives.
     holds(&one_way("to-broker"), &[5.1, 6.2], "read_timeout");
+    // The broker's copies come further apart than the idle time, so keepalive runs on its interval from then on.
+    let keepalive = "subject = \"tcp-reader\"\nkeepalive = { idle = \"1s\", interval = \"3s\", probes = 1 }\n\
+        tcp_user_timeout = \"2441ms\"";
+    let fault = "profile = \"to-broker\"\nphase_window = \"1s\"";
+    holds(&predicted("[load]\nrate = \"2/s\"", keepalive, fault), &[11.9758, 12.1219, 12.3657, 12.4693], "keepalive");
 }
 
 #[test]

@@ -99,7 +99,8 @@ fn miss(row: &TrialRow, arm: &Arm, wheel: Wheel) -> Miss {
     let named = [s.keepalive.map(|k| k.idle.max(k.interval)), s.read_timeout.get()];
     let longest = named.into_iter().flatten().map(|d| d.as_secs_f64()).fold(doubling, f64::max);
     let step = wheel.granularity(wheel.jiffies(Duration::from_secs_f64(longest)));
-    Miss { text: sides(row), beyond_s, step_s: wheel.seconds(step) }
+    let options = format!("{:?}, user timeout {:?}, sysctls {:?}", s.keepalive, s.tcp_user_timeout, s.sysctl);
+    Miss { text: format!("{} ({options})", sides(row)), beyond_s, step_s: wheel.seconds(step) }
 }
 
 impl Comparison {

@@ -98,7 +98,9 @@ impl End<'_> {
         heard.extend(self.hears.iter().copied());
         let mut found: Option<(Span, Span)> = None;
         for (i, &(last, _)) in heard.iter().enumerate() {
-            let (chance, end) = self.silence_ends(timer, last, arm);
+            // Between copies that are further apart than the idle time a probe has gone out: the timer runs on its interval.
+            let probed = timer.after_probes();
+            let (chance, end) = self.silence_ends(if i == 0 { timer } else { &probed }, last, arm);
             let next = heard.get(i + 1).copied();
             // Died before the next copy arrives: possible, certain, or not at all.
             let possible = next.is_none_or(|(n, always)| !always || end.lo_s <= n.hi_s);

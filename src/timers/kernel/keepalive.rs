@@ -67,6 +67,14 @@ impl KeepaliveTimer {
         self
     }
 
+    /// The timer of a link on which probes have been sent and other segments have been heard since: where the interval is
+    /// longer than the idle time, the first probe follows after anything from one to the other.
+    #[must_use]
+    pub fn after_probes(mut self) -> Self {
+        (self.answers_only, self.data_only) = (false, false);
+        self
+    }
+
     /// From the last segment received to the first probe, in jiffies: shortest and longest.
     fn first_probe(&self) -> (u64, u64) {
         let step = self.wheel.granularity(self.idle);
