@@ -208,6 +208,7 @@ prop_compose! {
                 client_messages: client.map(Duration::from_secs),
                 broker_messages: broker.map(Duration::from_secs),
                 client_acks,
+                ..Traffic::default()
             },
             ..Conditions::default()
         }

@@ -82,6 +82,10 @@ pub struct RunArgs {
     /// Refuse a plan that is estimated to take longer
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub max_time: Option<Duration>,
+    /// Let the model believe something else about the machine or its sysctls, for example
+    /// sysctl.tcp_retries2=8, hz=1000 or kernel=6.1; the run itself is not changed
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub assume: Vec<String>,
     /// Print the summary as JSON instead of tables
     #[arg(long)]
     pub json: bool,

@@ -43,3 +43,10 @@ pub fn machine() -> Machine {
         sysctls,
     }
 }
+
+/// What the timer model has to know of this machine. Sysctls are left to the model: a run's network namespaces start with
+/// the kernel's own values, not with the host's.
+pub fn for_the_model() -> crate::plan::Machine {
+    let kernel = capabilities::kernel();
+    crate::plan::Machine { hz: kernel.hz, kernel: kernel.release.parse().ok(), ..crate::plan::Machine::default() }
+}

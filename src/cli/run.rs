@@ -173,8 +173,13 @@ pub fn read_scenario(path: &Path) -> Result<(String, Scenario), Failure> {
 fn prepare(path: &Path, args: &RunArgs) -> Result<Ready, Failure> {
     let (text, scenario) = read_scenario(path)?;
     let overrides = Overrides { seed: args.seed, trials: args.trials, partition: args.partition };
-    let plan =
+    let mut plan =
         plan::build(scenario, &overrides).map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", path.display())))?;
+    let mut machine = machine::for_the_model();
+    for text in &args.assume {
+        machine.assume(text).map_err(|e| Failure::new(Exit::Usage, format!("--assume: {e}")))?;
+    }
+    plan::predict(&mut plan, &machine);
     Ok(Ready { path: path.to_path_buf(), text, plan })
 }
 

@@ -83,7 +83,7 @@ pub fn build(mut scenario: Scenario, overrides: &Overrides) -> Result<Plan, Plan
         (0..scenario.arms.len()).map(|arm| draws(&scenario, arm, handed_over.as_deref())).collect();
     let trials: Vec<Trial> = slots.into_iter().filter_map(|(id, slot)| trial(id, slot, &draws[slot.arm])).collect();
     let estimate = estimate(&scenario, &trials);
-    Ok(Plan { scenario, trials, estimate })
+    Ok(Plan { scenario, trials, estimate, doubts: Vec::new() })
 }
 
 fn check(scenario: &Scenario, overrides: &Overrides) -> Result<(), PlanError> {
@@ -156,7 +156,7 @@ fn draws<'t>(scenario: &Scenario, arm: usize, handed_over: Option<&'t [Duration]
         (None, Some(at)) => Draw::Fixed(at),
         (None, None) => Draw::Uniform(
             Box::new(Phases::new(scenario.seed, &arm.name, index)),
-            phase::window(&arm.settings, &scenario.broker, scenario.load_interval, fault),
+            phase::window(&arm.settings, &scenario.broker, scenario.load_of(arm), fault),
         ),
     };
     scenario.faults.iter().enumerate().map(of).collect()
@@ -172,7 +172,7 @@ fn trial(id: TrialId, slot: Slot, draws: &[Draw<'_>]) -> Option<Trial> {
     // Over all faults of the arm, and the same whatever the number of trials; `check` has bounded it.
     let index = number * u32::try_from(draws.len()).ok()? + u32::try_from(fault).ok()?;
     let (client, server) = (address::client(arm, index)?, address::server(arm, index)?);
-    Some(Trial { id, arm, fault, phase, client, server, predicted: None })
+    Some(Trial { id, arm, fault, phase, client, server, predicted: None, predicted_watchers: Vec::new() })
 }
 
 /// How long the run takes: everything of one plan runs at the same time.

@@ -2,7 +2,7 @@
 //!
 //! What is left out: whether this machine can do it, which is `doctor`'s to say.
 
-use super::model::Plan;
+use super::model::{Plan, Window};
 use super::phase;
 use crate::scenario::{BrokerKind, Scope};
 use crate::units::print_duration;
@@ -21,6 +21,8 @@ pub struct Description {
     pub arms: Vec<ArmLine>,
     /// One line a fault.
     pub faults: Vec<String>,
+    /// What the model predicts, one line an arm and fault; empty where it was not asked.
+    pub predictions: Vec<String>,
     /// Network namespaces by role.
     pub namespaces: Vec<String>,
     /// Pairs of virtual Ethernet devices.
@@ -63,7 +65,7 @@ pub fn describe(plan: &Plan) -> Description {
         .iter()
         .enumerate()
         .map(|(i, arm)| {
-            let window = |fault| phase::window(&arm.settings, &scenario.broker, scenario.load_interval, fault);
+            let window = |fault| phase::window(&arm.settings, &scenario.broker, scenario.load_of(arm), fault);
             ArmLine {
                 name: arm.name.clone(),
                 subject: arm.settings.subject.to_string(),
@@ -87,6 +89,7 @@ pub fn describe(plan: &Plan) -> Description {
         scenario: scenario.name.clone(),
         question: scenario.question.clone(),
         faults: scenario.faults.iter().map(fault_line).collect(),
+        predictions: predictions(plan),
         // Every namespace but the router hangs on a pair of its own.
         veth_pairs: namespaces.len() - 1,
         routes: plan.trials.len() + 2 * arms.len() + 2 + 2 * usize::from(with_producer),
@@ -102,6 +105,30 @@ pub fn describe(plan: &Plan) -> Description {
         namespaces,
         processes,
     }
+}
+
+/// The hull of what is predicted for the trials of each arm under each fault, then what is not.
+fn predictions(plan: &Plan) -> Vec<String> {
+    let scenario = &plan.scenario;
+    let mut lines = Vec::new();
+    for (a, arm) in scenario.arms.iter().enumerate() {
+        for (f, fault) in scenario.faults.iter().enumerate() {
+            let of_it = || plan.trials.iter().filter(|trial| trial.arm == a && trial.fault == f);
+            let windows: Vec<Window> = of_it().filter_map(|trial| trial.predicted).collect();
+            let Some(first) = of_it().find(|trial| trial.predicted.is_some()) else { continue };
+            let names: Vec<&str> = first.predicted_watchers.iter().map(|watcher| watcher.name()).collect();
+            let lo = windows.iter().filter_map(|w| w.lo_s).reduce(f64::min);
+            let hi = windows.iter().map(|w| w.hi_s).reduce(|a, b| Some(a?.max(b?))).flatten();
+            let when = match (lo, hi) {
+                (None, _) => "never".to_string(),
+                (Some(lo), None) => format!("from {lo:.2} s, perhaps never"),
+                (Some(lo), Some(hi)) => format!("{lo:.2}–{hi:.2} s"),
+            };
+            lines.push(format!("{} under {}: {} {when}", arm.name, fault.profile, names.join(" or ")));
+        }
+    }
+    lines.extend(plan.doubts.iter().cloned());
+    lines
 }
 
 fn fault_line(fault: &crate::scenario::Fault) -> String {
@@ -133,6 +160,9 @@ impl fmt::Display for Description {
         }
         for fault in &self.faults {
             writeln!(f, "  fault       {fault}")?;
+        }
+        for prediction in &self.predictions {
+            writeln!(f, "  predicts    {prediction}")?;
         }
         writeln!(f, "namespaces    {}", self.namespaces.join(", "))?;
         writeln!(f, "veth pairs    {}", self.veth_pairs)?;

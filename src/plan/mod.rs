@@ -9,8 +9,10 @@ mod build;
 mod describe;
 mod model;
 pub mod phase;
+mod predict;
 mod tasks;
 
 pub use build::{Overrides, PlanError, build};
 pub use describe::{ArmLine, Description, describe};
 pub use model::{Plan, Trial, Window};
+pub use predict::{Forecast, Machine, Variant, forecast, predict, variants};

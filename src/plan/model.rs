@@ -1,6 +1,7 @@
 //! What a run is going to do, decided before it starts.
 
 use crate::scenario::Scenario;
+use crate::timers::Watcher;
 use crate::units::TrialId;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
@@ -23,6 +24,9 @@ pub struct Trial {
     pub server: Ipv4Addr,
     /// The window of the time to detect that the model gave beforehand, in seconds; `None` without a model.
     pub predicted: Option<Window>,
+    /// Who the model said may be the first to notice, the likeliest first; `none` is nobody. Empty without a model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub predicted_watchers: Vec<Watcher>,
 }
 
 /// A predicted window of the time to detect, in seconds from the cut.
@@ -43,6 +47,10 @@ pub struct Plan {
     pub trials: Vec<Trial>,
     /// An estimate of the run's length: start-up, settling, phases, horizon, teardown.
     pub estimate: Duration,
+    /// What the model does not know about this plan, one line an arm and fault that have no prediction, and what it had
+    /// to assume about the machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
 }
 
 impl Plan {

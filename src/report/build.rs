@@ -48,7 +48,7 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged) -> Summa
         brokers: run.brokers.clone(),
         clients: run.clients.clone(),
         sources: run.sources.clone(),
-        notes: notes(events),
+        notes: run.plan.doubts.iter().cloned().chain(notes(events)).collect(),
     }
 }
 
@@ -199,7 +199,16 @@ fn predicted(rows: &[&TrialRow]) -> Option<Predicted> {
     } else {
         None
     };
-    Some(Predicted { lo_s, hi_s, agree: judged.iter().filter(|a| **a).count(), n: judged.len() })
+    let watchers: Vec<bool> = rows.iter().filter_map(|r| r.watcher_agrees).collect();
+    let yes = |answers: &[bool]| answers.iter().filter(|a| **a).count();
+    Some(Predicted {
+        lo_s,
+        hi_s,
+        agree: yes(&judged),
+        n: judged.len(),
+        watcher_agree: yes(&watchers),
+        watcher_n: watchers.len(),
+    })
 }
 
 fn message_counts(messages: &[&MessageRow]) -> MessageCounts {

@@ -63,6 +63,10 @@ fn tail(summary: &Summary) -> Vec<(&'static str, Show)> {
             c.predicted.map_or_else(|| NOTHING.to_string(), |p| format!("{} of {}", p.agree, p.n))
         };
         columns.push(("agree", Box::new(agree)));
+        let watcher = |c: &CellSummary, _: Name<'_>| {
+            c.predicted.map_or_else(|| NOTHING.to_string(), |p| format!("{} of {}", p.watcher_agree, p.watcher_n))
+        };
+        columns.push(("watcher agrees", Box::new(watcher)));
     }
     columns
 }

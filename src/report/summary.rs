@@ -200,6 +200,10 @@ pub struct Predicted {
     pub agree: usize,
     /// Trials that could agree or not.
     pub n: usize,
+    /// Trials whose watcher is one of those predicted.
+    pub watcher_agree: usize,
+    /// Trials whose watcher could be compared.
+    pub watcher_n: usize,
 }
 
 /// A name and how often.

@@ -45,7 +45,7 @@ pub(super) fn faults(faults: &[Fields], findings: &mut Findings) {
 /// A subject whose behaviour needs messages, or needs none.
 pub(super) fn load(options: Options<'_>, arm: &Arm, every: Option<Duration>, findings: &mut Findings) {
     let (own, settings) = (options.own, &arm.settings);
-    if settings.subject == SubjectKind::TcpWriter && every.is_none() {
+    if settings.subject == SubjectKind::TcpWriter && settings.peer_reads && every.is_none() {
         let at = if own.has("subject") { own.at("subject") } else { own.at };
         let problem =
             "a tcp-writer writes at the rate of [load], and there is none; write `[load]` with `rate = \"1/s\"`";

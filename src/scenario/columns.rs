@@ -89,14 +89,20 @@ pub(super) const COLUMNS: &[(&str, Column)] = &[
     ("icmp_seen", Column::Flag),
     ("false_alarm", Column::Flag),
     ("void_reason", Column::Text),
+    ("predicted_watcher", Column::Text),
+    ("watcher_agrees", Column::Flag),
 ];
+
+/// The metric that is no column of its own: the share of `true` in the column `agrees`, which takes no measure.
+pub(super) const AGREEMENT: &str = "agreement";
 
 /// The names.
 pub(super) fn names() -> impl Iterator<Item = &'static str> + Clone {
-    COLUMNS.iter().map(|(name, _)| *name)
+    COLUMNS.iter().map(|(name, _)| *name).chain([AGREEMENT])
 }
 
 /// What the column of this name holds.
 pub(super) fn find(name: &str) -> Option<Column> {
+    let name = if name == AGREEMENT { "agrees" } else { name };
     COLUMNS.iter().find(|(known, _)| *known == name).map(|(_, column)| *column)
 }

@@ -53,7 +53,8 @@ pub fn reference() -> String {
         let _ = writeln!(page, "| `{name}` | {min} – {max} |");
     }
     let columns: Vec<String> = columns::names().map(|name| format!("`{name}`")).collect();
-    let _ = write!(page, "\n## Metrics of a gate\nThe columns of `trials.csv`: {}.\n", columns.join(", "));
+    let _ =
+        write!(page, "\n## Metrics of a gate\nThe columns of `trials.csv`, and `agreement`: {}.\n", columns.join(", "));
     page
 }
 

@@ -21,7 +21,10 @@ pub(super) fn gate(fields: &Fields, arms: &[&str], faults: &[Fault], findings: &
     known(fields, "fault", &profiles, findings);
     let metric = fields.text("metric")?;
     let column = columns::find(metric)?;
-    let measure = measure(fields, metric, column, findings)?;
+    let measure = match metric {
+        columns::AGREEMENT => agreement(fields, findings)?,
+        _ => measure(fields, metric, column, findings)?,
+    };
     let bound = |key: &str, findings: &mut Findings| match fields.bound(key) {
         Some(bound) => match in_unit(bound, &measure, metric, column) {
             Ok(number) => Some(number),
@@ -51,7 +54,7 @@ pub(super) fn gate(fields: &Fields, arms: &[&str], faults: &[Fault], findings: &
     (findings.count() == before).then(|| Gate {
         arm: own("arm"),
         fault: own("fault"),
-        metric: metric.to_string(),
+        metric: if metric == columns::AGREEMENT { "agrees" } else { metric }.to_string(),
         measure,
         min,
         max,
@@ -66,6 +69,17 @@ fn known(fields: &Fields, key: &str, names: &[&str], findings: &mut Findings) {
     }
     let hint = mend(name, key, names.iter().copied());
     findings.error(fields.at(key), fields.name(key), format!("no {key} of this scenario is named `{name}`; {hint}"));
+}
+
+/// The share of trials on which kernel and model agree is its own measure.
+fn agreement(fields: &Fields, findings: &mut Findings) -> Option<Measure> {
+    let Some(key) = ["quantile", "fraction", "count"].into_iter().find(|key| fields.has(key)) else {
+        return Some(Measure::Fraction("true".to_string()));
+    };
+    let problem = "`agreement` is a share already; remove it and write `min = \"97%\"`";
+    let at = fields.get(key).map_or(fields.at, |found| found.key_at);
+    findings.error(at, fields.name(key), problem);
+    None
 }
 
 fn measure(fields: &Fields, metric: &str, column: Column, findings: &mut Findings) -> Option<Measure> {

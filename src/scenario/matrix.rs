@@ -26,6 +26,8 @@ pub enum OptionName {
     Ack,
     /// AMQP's largest frame.
     FrameMax,
+    /// Whether the embedded peer reads what it is sent.
+    PeerReads,
     /// Any `sysctl.*` of the subject's network namespace.
     Sysctl,
     /// Numbered messages on each connection.
@@ -34,7 +36,7 @@ pub enum OptionName {
 
 impl OptionName {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::ConnectTimeout,
         Self::ReadTimeout,
         Self::Keepalive,
@@ -43,6 +45,7 @@ impl OptionName {
         Self::Prefetch,
         Self::Ack,
         Self::FrameMax,
+        Self::PeerReads,
         Self::Sysctl,
         Self::Load,
     ];
@@ -59,6 +62,7 @@ impl OptionName {
             Self::Prefetch => "prefetch",
             Self::Ack => "ack",
             Self::FrameMax => "frame_max",
+            Self::PeerReads => "peer_reads",
             Self::Sysctl => "sysctl",
             Self::Load => "load",
         }
@@ -122,6 +126,14 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
             Applies::No { why: "its socket is non-blocking, where SO_RCVTIMEO does nothing; use `heartbeat`" }
         }
 
+        (S::TcpWriter, O::PeerReads) => Applies::Yes,
+        (S::TcpReader, O::PeerReads) => {
+            Applies::No { why: "the reader sends nothing that its peer could leave unread; it is for a `tcp-writer`" }
+        }
+        (S::Lapin | S::RedisBlocking, O::PeerReads) => {
+            Applies::No { why: "a real broker always reads; it is for a `tcp-writer` against the embedded peer" }
+        }
+
         (S::Lapin, O::Heartbeat | O::Prefetch | O::Ack | O::FrameMax) => Applies::Yes,
 
         (S::TcpReader | S::TcpWriter, O::Heartbeat) => NO_HEARTBEAT_TCP,
@@ -154,8 +166,8 @@ mod tests {
                 }
             }
         }
-        // 5 for everybody, read_timeout for the two that block, 4 of AMQP for lapin.
-        assert_eq!(yes, 5 * 4 + 2 + 4);
+        // 5 for everybody, read_timeout for the two that block, 4 of AMQP for lapin, peer_reads for the writer.
+        assert_eq!(yes, 5 * 4 + 2 + 4 + 1);
     }
 
     #[test]

@@ -134,9 +134,22 @@ pub struct Settings {
     pub ack: Option<Ack>,
     /// AMQP `frame_max` to ask for, in bytes, where the subject has one.
     pub frame_max: Option<u32>,
+    /// Whether the embedded peer reads what a bare TCP writer sends. If not, the writer fills the peer's window before
+    /// the cut, and every later byte waits behind a closed one.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub peer_reads: bool,
     /// Sysctls of the subject's own network namespace, by name without the `net.ipv4.` prefix
     /// (`tcp_retries2`), as `sysctl.tcp_retries2 = 5`.
     pub sysctl: BTreeMap<String, i64>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 /// One arm of the comparison.
@@ -148,6 +161,9 @@ pub struct Arm {
     pub settings: Settings,
     /// Trials of this arm for each fault.
     pub trials: u32,
+    /// Whether the scenario's messages flow on its connections.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub load: bool,
 }
 
 /// Which packets a fault drops.
@@ -331,4 +347,12 @@ pub struct Scenario {
     /// What looks like a mistake in the file without being an error, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+impl Scenario {
+    /// The interval between numbered messages on the connections of an arm; `None` for no messages.
+    #[must_use]
+    pub fn load_of(&self, arm: &Arm) -> Option<Duration> {
+        self.load_interval.filter(|_| arm.load && arm.settings.peer_reads)
+    }
 }

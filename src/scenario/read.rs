@@ -219,7 +219,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     for (own, arm) in &read {
         let options = Options { own, defaults: &all.defaults };
         if !all.load.flawed {
-            checks::load(options, arm, load_interval, findings);
+            checks::load(options, arm, load_interval.filter(|_| arm.load), findings);
         }
         checks::trials(own, &all.scenario, arm.trials, all.faults.len(), findings);
     }
@@ -277,6 +277,7 @@ fn arm(own: &Fields, defaults: &Fields, trials: u32, findings: &mut Findings) ->
         name: own.text("name")?.to_string(),
         settings: options.settings(subject),
         trials: own.int("trials").and_then(|n| u32::try_from(n).ok()).unwrap_or(trials),
+        load: own.text("load") != Some("off"),
     })
 }
 

@@ -84,6 +84,9 @@ impl<'a> Options<'a> {
                 let number = fields("frame_max", OptionName::FrameMax).and_then(|fields| fields.int("frame_max"));
                 number.and_then(|number| u32::try_from(number).ok()).unwrap_or(4_096)
             }),
+            peer_reads: fields("peer_reads", OptionName::PeerReads)
+                .and_then(|fields| fields.flag("peer_reads"))
+                .unwrap_or(true),
             sysctl,
         }
     }

@@ -152,6 +152,15 @@ pub(super) const OPTIONS: &[Key] = &[
         &["max_frame_size", "frame_size"],
     ),
     optional(
+        "peer_reads",
+        Kind::Flag,
+        "`true`",
+        "peer_reads = false",
+        "Whether the embedded peer reads what a `tcp-writer` sends. If not, the writer fills the peer's window as soon as \
+         all trials are ready, writes no messages, and is cut with the window closed.",
+        &[],
+    ),
+    optional(
         "sysctl",
         Kind::Sysctls,
         "the kernel's own",
@@ -227,6 +236,14 @@ const ARM: &[Key] = &[
         "trials = 25",
         "Trials of this arm for each fault.",
         &[],
+    ),
+    optional(
+        "load",
+        Kind::Choice(&["on", "off"]),
+        "`on`",
+        "load = \"off\"",
+        "Whether the messages of `[load]` flow on this arm's connections too.",
+        &["messages"],
     ),
     optional(
         "expect",
@@ -342,7 +359,13 @@ const PUBLISHED: &[Key] = &[
 const GATE: &[Key] = &[
     optional("arm", Kind::Text, "all arms", "arm = \"proposed\"", "The arm that it looks at.", &[]),
     optional("fault", Kind::Text, "all faults", "fault = \"blackhole\"", "The fault profile that it looks at.", &[]),
-    required("metric", Kind::Column, "metric = \"ttd_s\"", "A column of `trials.csv`."),
+    required(
+        "metric",
+        Kind::Column,
+        "metric = \"ttd_s\"",
+        "A column of `trials.csv`; or `agreement`, the share of trials inside the window that the timer model gave them \
+         beforehand, which takes no measure: `min = \"97%\"`.",
+    ),
     optional(
         "quantile",
         Kind::Quantile,

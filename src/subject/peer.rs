@@ -1,6 +1,7 @@
 //! The embedded peer: the far end of bare TCP subjects.
 //!
-//! A client says `R <trial> <interval µs>` (it reads; 0 for silence) or `W <trial>` (it writes) and hears `ok`. Numbers
+//! A client says `R <trial> <interval µs>` (it reads; 0 for silence), `W <trial>` (it writes) or `Z <trial>` (it writes,
+//! and the peer shall not read, so that its window closes) and hears `ok`. Numbers
 //! of one trial go on over reconnects, and only the newest connection of a trial is served: what an older one, cut off
 //! and not yet noticed, was sent is lost, as with a real broker. The peer's own sockets have no keepalive and no
 //! timeouts: what ends them is data that nobody acknowledges, or the client.
@@ -60,7 +61,7 @@ impl Role for Process {
         match command {
             Command::Close { trial } => self.peer.close(trial),
             Command::Quit => {}
-            Command::Open { trial, .. } | Command::Publish { trial, .. } => {
+            Command::Open { trial, .. } | Command::Publish { trial, .. } | Command::Fill { trial } => {
                 self.peer.reporter.note(format!("the peer takes no orders for trial {trial}: clients call on it"));
             }
         }
@@ -148,7 +149,7 @@ async fn greet_and_serve(mut stream: TcpStream, peer: &Peer) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let tuple = socket::tuple_of(SockRef::from(&stream))?.reversed();
     let greeting = read_greeting(&mut stream).await?;
-    let Some((trial, interval)) = parse_greeting(&greeting) else {
+    let Some((trial, interval, reads)) = parse_greeting(&greeting) else {
         return Err(io::Error::other(format!("greeting {greeting:?} from {}", tuple.local)));
     };
     let (generation, stop) = peer.enter(trial);
@@ -156,7 +157,7 @@ async fn greet_and_serve(mut stream: TcpStream, peer: &Peer) -> io::Result<()> {
     let (mut read, mut write) = stream.into_split();
     let (at, cause) = tokio::select! {
         () = stop.stopped() => return Ok(()),
-        end = listen_to(peer, trial, &mut read) => end,
+        end = listen_to(peer, trial, &mut read), if reads => end,
         end = speak(peer, trial, generation, interval, &mut write) => end,
     };
     peer.leave(trial, generation);
@@ -180,15 +181,16 @@ async fn read_greeting(stream: &mut TcpStream) -> io::Result<String> {
     String::from_utf8(line).map_err(io::Error::other)
 }
 
-/// The trial, and the interval of the messages that a reader asks for.
-fn parse_greeting(line: &str) -> Option<(TrialId, Option<Duration>)> {
+/// The trial, the interval of the messages that a reader asks for, and whether the peer shall read.
+fn parse_greeting(line: &str) -> Option<(TrialId, Option<Duration>, bool)> {
     let words: Vec<&str> = line.split(' ').collect();
     match words[..] {
         ["R", trial, interval_us] => {
             let interval_us = interval_us.parse().ok()?;
-            Some((trial.parse().ok()?, (interval_us > 0).then(|| Duration::from_micros(interval_us))))
+            Some((trial.parse().ok()?, (interval_us > 0).then(|| Duration::from_micros(interval_us)), true))
         }
-        ["W", trial] => Some((trial.parse().ok()?, None)),
+        ["W", trial] => Some((trial.parse().ok()?, None, true)),
+        ["Z", trial] => Some((trial.parse().ok()?, None, false)),
         _ => None,
     }
 }
@@ -239,9 +241,10 @@ mod tests {
 
     #[test]
     fn greetings() {
-        assert_eq!(parse_greeting("R 12 1000000"), Some((12, Some(Duration::from_secs(1)))));
-        assert_eq!(parse_greeting("R 12 0"), Some((12, None)));
-        assert_eq!(parse_greeting("W 7"), Some((7, None)));
+        assert_eq!(parse_greeting("R 12 1000000"), Some((12, Some(Duration::from_secs(1)), true)));
+        assert_eq!(parse_greeting("R 12 0"), Some((12, None, true)));
+        assert_eq!(parse_greeting("W 7"), Some((7, None, true)));
+        assert_eq!(parse_greeting("Z 7"), Some((7, None, false)));
         for wrong in ["", "W", "R 1", "X 1", "W -1", "GET / HTTP/1.1"] {
             assert_eq!(parse_greeting(wrong), None, "{wrong:?}");
         }

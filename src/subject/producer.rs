@@ -41,6 +41,7 @@ impl Role for Producer {
                 self.redis.close(trial)
             }
             Command::Open { trial, .. } => Err(io::Error::other(format!("a producer opens no client (trial {trial})"))),
+            Command::Fill { trial } => Err(io::Error::other(format!("a producer fills no window (trial {trial})"))),
             Command::Quit => Ok(()),
         };
         if let Err(error) = result {

@@ -40,6 +40,11 @@ pub enum Command {
         #[serde(default)]
         load_interval: Option<Duration>,
     },
+    /// Subject: a bare TCP writer whose peer does not read may begin to fill the peer's window.
+    Fill {
+        /// The trial.
+        trial: TrialId,
+    },
     /// Producer: declare the trial's queue and publish a numbered message each interval until closed.
     Publish {
         /// The trial.
@@ -105,12 +110,14 @@ mod tests {
             prefetch: Some(4),
             ack: None,
             frame_max: None,
+            peer_reads: false,
             sysctl: [("tcp_retries2".to_string(), 5)].into(),
         };
         let load_interval = Some(Duration::from_micros(333_333));
         for command in [
             Command::Open { trial: 1, target: target.clone(), settings, load_interval },
             Command::Publish { trial: 2, broker: BrokerKind::Redis, target, interval: Duration::from_secs(1) },
+            Command::Fill { trial: 4 },
             Command::Close { trial: 3 },
             Command::Quit,
         ] {

@@ -17,6 +17,8 @@ pub(super) struct Stop {
 #[derive(Debug, Default)]
 struct State {
     stopped: bool,
+    /// The writer may fill its peer's window.
+    may_fill: bool,
     tuple: Option<Tuple>,
 }
 
@@ -37,6 +39,18 @@ impl Stop {
         if let Some(socket) = tuple.and_then(socket::find) {
             socket::shut_down(&socket);
         }
+    }
+
+    /// Lets [`Stop::wait_to_fill`] go on.
+    pub fn let_fill(&self) {
+        self.lock().may_fill = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the window may be filled, or for the end.
+    pub fn wait_to_fill(&self) {
+        let waited = self.changed.wait_while(self.lock(), |state| !state.stopped && !state.may_fill);
+        drop(waited.unwrap_or_else(std::sync::PoisonError::into_inner));
     }
 
     /// Whether it was ended.

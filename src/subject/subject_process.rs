@@ -63,6 +63,11 @@ impl Role for Subjects {
                     self.reporter.note(format!("cannot start a client: {error}"));
                 }
             }
+            Command::Fill { trial } => {
+                if let Some(stop) = self.open.get(&trial) {
+                    stop.let_fill();
+                }
+            }
             Command::Close { trial } => {
                 if let Some(stop) = self.open.remove(&trial) {
                     stop.stop();

@@ -2,6 +2,9 @@
 //! which wakes as soon as the kernel gives the connection up.
 //!
 //! The socket is non-blocking: a full send buffer delays messages, it never blocks the thread.
+//!
+//! With a peer that does not read there are no messages: from the harness' word on, empty lines fill the peer's window and
+//! then the send buffer, so that bytes wait behind a closed window for as long as the connection lives.
 
 use super::attempts::{End, Trial};
 use super::schedule::Schedule;
@@ -15,6 +18,11 @@ use socket2::{SockRef, Socket};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
+
+/// What is written at a time to a peer that does not read.
+const FILLER_BYTES: usize = 16 * 1024;
+/// The send buffer behind it; the kernel doubles it for its own needs.
+const SEND_BUFFER_BYTES: usize = 96 * 1024;
 
 /// The message number and the schedule, which outlive a connection.
 struct Load {
@@ -42,6 +50,9 @@ fn attempt_once(trial: &Trial, attempt: u32, place: &mut Option<Place<'_>>, load
     }
     place.take();
     trial.event(Kind::Ready { attempt });
+    if !trial.settings.peer_reads {
+        trial.stop.wait_to_fill();
+    }
     let (at, cause) = write_until_it_ends(trial, attempt, &mut stream, load);
     End::Noticed { at, cause }
 }
@@ -50,7 +61,13 @@ fn greet(trial: &Trial, attempt: u32, stream: &mut Socket, started: Offset) -> i
     stream.set_nonblocking(true)?;
     trial.connected(trial.reporter.now(), attempt, socket::tuple_of(SockRef::from(&*stream))?);
     trial.event(Kind::Options { attempt, effective: socket::effective(SockRef::from(&*stream)) });
-    stream.write_all(format!("W {}\n", trial.id).as_bytes())?;
+    if !trial.settings.peer_reads {
+        // Larger than the window that a peer offers at first, so that it is filled without waiting for acknowledgements in
+        // between; fixed, so that it does not grow to megabytes.
+        stream.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    }
+    let role = if trial.settings.peer_reads { 'W' } else { 'Z' };
+    stream.write_all(format!("{role} {}\n", trial.id).as_bytes())?;
     let mut answer = [0; 3];
     let mut have = 0;
     while have < answer.len() {
@@ -94,7 +111,7 @@ fn write_until_it_ends(trial: &Trial, attempt: u32, stream: &mut Socket, load: &
     loop {
         let now = trial.reporter.now();
         let left = load.schedule.map(|schedule| schedule.wait(now)).filter(|_| rest.is_empty());
-        match wait(stream, left, !rest.is_empty()) {
+        match wait(stream, left, !rest.is_empty() || !trial.settings.peer_reads) {
             Ok(flags) if flags.intersects(PollFlags::POLLIN | PollFlags::POLLERR | PollFlags::POLLHUP) => {
                 if let Some(end) = what_happened(trial, stream) {
                     return end;
@@ -110,6 +127,14 @@ fn write_until_it_ends(trial: &Trial, attempt: u32, stream: &mut Socket, load: &
             if schedule.is_due(now) {
                 schedule.advance();
             }
+        }
+        if !trial.settings.peer_reads {
+            match stream.write(&[b'\n'; FILLER_BYTES]) {
+                Ok(_) => {}
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                Err(error) => return notice(&error),
+            }
+            continue;
         }
         if rest.is_empty() {
             continue;

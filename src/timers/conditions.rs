@@ -93,6 +93,8 @@ pub struct Traffic {
     pub broker_messages: Option<Duration>,
     /// The client answers each of the broker's messages (an acknowledgement of the application).
     pub client_acks: bool,
+    /// How long the client works on a message before it answers.
+    pub ack_after: Duration,
 }
 
 /// What the scheduler's store says about the work at hand.
@@ -117,6 +119,11 @@ pub struct Conditions {
     pub age_at_fault: Option<Duration>,
     /// Zero window: how long it had been closed; none: any.
     pub window_closed_for: Option<Duration>,
+    /// Zero window: how much longer than that it may have been closed.
+    pub window_closed_spread: Duration,
+    /// Keepalive has probed before the fault. If not, the last segment heard is data, and with an interval longer than the
+    /// idle time the first probe is due after the idle time.
+    pub keepalive_probed: bool,
     /// Who sends what.
     pub traffic: Traffic,
     /// The client waits in a synchronous call for the broker's reply.
@@ -137,6 +144,8 @@ impl Default for Conditions {
             state: State::Idle,
             age_at_fault: None,
             window_closed_for: None,
+            window_closed_spread: Duration::ZERO,
+            keepalive_probed: true,
             traffic: Traffic::default(),
             synchronous_call: false,
             application_busy: false,

@@ -161,6 +161,9 @@ fn numbers(gate: &Gate, rows: &[&TrialRow]) -> Sample {
     sample
 }
 
+/// Columns that compare a trial with its prediction.
+const AGREEMENTS: [&str; 2] = ["agrees", "watcher_agrees"];
+
 /// 1 for a trial whose cell is as wanted (any value, where nothing particular is wanted), else 0. A void trial is
 /// unknown, unless the question is about void trials.
 fn matches(gate: &Gate, rows: &[&TrialRow], wanted: Option<&str>) -> Sample {
@@ -168,6 +171,10 @@ fn matches(gate: &Gate, rows: &[&TrialRow], wanted: Option<&str>) -> Sample {
     let mut sample = Sample::default();
     for row in rows {
         let cell = row.cell(&gate.metric).unwrap_or_default();
+        // Nothing was predicted, or there is nothing to compare it with: such a trial neither agrees nor disagrees.
+        if row.outcome != Outcome::Void && cell.is_empty() && AGREEMENTS.contains(&gate.metric.as_str()) {
+            continue;
+        }
         let hit = match wanted {
             // A reason may carry details behind its code.
             Some(wanted) => cell == wanted || (gate.metric == "void_reason" && cell.starts_with(&format!("{wanted}:"))),

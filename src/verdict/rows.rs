@@ -165,6 +165,10 @@ row! {
         ended_s: Option<Offset>,
         /// Connections and connection attempts, the one under test included.
         attempts: u64,
+        /// Who may be the first to notice by the model, the likeliest first, with `|` between; `none` is nobody.
+        predicted_watcher: String,
+        /// Whether the watcher is one of these; empty where either is not known.
+        watcher_agrees: Option<bool>,
     }
 }
 

@@ -57,6 +57,7 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
         outcome,
         predicted_lo_s: case.trial.predicted.and_then(|w| w.lo_s),
         predicted_hi_s: case.trial.predicted.and_then(|w| w.hi_s),
+        predicted_watcher: case.trial.predicted_watchers.iter().map(|w| w.name()).collect::<Vec<_>>().join("|"),
         horizon_s: Offset::ZERO + case.scenario.horizon,
         offered_to_broker: counters.map(|c| c.offered_to_broker),
         offered_to_client: counters.map(|c| c.offered_to_client),
@@ -90,6 +91,7 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
     }
     if let Some(cut) = cut.filter(|_| outcome != Outcome::Void) {
         row.agrees = agrees(case, &row, cut);
+        row.watcher_agrees = watcher_agrees(case, &row);
         messages::stuck(&mut row, ledger, cut.after);
     }
     row
@@ -201,17 +203,32 @@ fn recovered(t: &Timeline, detected: Offset) -> Option<Offset> {
 }
 
 /// Whether measurement and predicted window agree. The instant of the cut is known only within its bracket, so the
-/// measured time to detect is an interval too, and touching the window is agreement. A censored trial agrees with a
-/// window that reaches beyond the horizon.
+/// measured time to detect is an interval too, and touching the window is agreement. Where the kernel's tracepoint told
+/// when the connection ended, the interval begins there: how late user space got to run is the machine's load, not the
+/// timer's. A censored trial agrees with a window that reaches beyond the horizon.
 fn agrees(case: &Case<'_>, row: &TrialRow, cut: Applied) -> Option<bool> {
     let Window { lo_s, hi_s } = case.trial.predicted?;
     let never = lo_s.is_none() && hi_s.is_none();
     match (row.outcome, row.detected_s) {
         (Outcome::Detected, Some(at)) => {
-            let (least, most) = (span(at, cut.after).as_secs(), span(at, cut.before).as_secs());
+            let ended =
+                row.kernel_end_s.filter(|end| row.kernel_end_by == "tracepoint" && *end >= cut.after && *end <= at);
+            let (least, most) = (span(ended.unwrap_or(at), cut.after).as_secs(), span(at, cut.before).as_secs());
             Some(!never && lo_s.is_none_or(|lo| most >= lo) && hi_s.is_none_or(|hi| least <= hi))
         }
         (Outcome::Censored, _) => Some(hi_s.is_none_or(|hi| hi > row.horizon_s.as_secs())),
         _ => None,
     }
+}
+
+/// Whether the one who noticed is one of those who, by the model, may be the first. Nobody by the horizon is what a
+/// prediction of "nobody" says; of one beyond the horizon it says nothing.
+fn watcher_agrees(case: &Case<'_>, row: &TrialRow) -> Option<bool> {
+    let names: Vec<&str> = case.trial.predicted_watchers.iter().map(|w| w.name()).collect();
+    let comparable = match row.outcome {
+        Outcome::Detected => row.watcher != watcher::UNKNOWN,
+        Outcome::Censored => names == [watcher::NONE],
+        _ => false,
+    };
+    (comparable && !names.is_empty()).then(|| names.contains(&row.watcher.as_str()))
 }

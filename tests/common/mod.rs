@@ -64,9 +64,10 @@ impl Setup {
             prefetch: lapin.then_some(4),
             ack: lapin.then_some(Ack::Late),
             frame_max: lapin.then_some(4096),
+            peer_reads: true,
             sysctl: BTreeMap::new(),
         };
-        Arm { name: name.into(), settings, trials }
+        Arm { name: name.into(), settings, trials, load: true }
     }
 
     pub fn fault(&self) -> Fault {
@@ -122,7 +123,7 @@ pub fn plan(arms: Vec<Arm>, faults: Vec<Fault>, horizon_s: f64, gates: Vec<Gate>
         published: None,
         warnings: Vec::new(),
     };
-    Plan { scenario, trials, estimate: Duration::from_secs(90) }
+    Plan { scenario, trials, estimate: Duration::from_secs(90), doubts: Vec::new() }
 }
 
 fn trial(id: TrialId, arm: usize, fault: usize, j: u32) -> Trial {
@@ -137,6 +138,7 @@ fn trial(id: TrialId, arm: usize, fault: usize, j: u32) -> Trial {
         client: Ipv4Addr::new(10, 64 + a, 128 + f, last),
         server: Ipv4Addr::new(10, 128 + a, 128 + f, last),
         predicted: None,
+        predicted_watchers: Vec::new(),
     }
 }
 

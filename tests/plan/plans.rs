@@ -1,6 +1,6 @@
 //! Snapshots of two plans, and what a plan says that it will do.
 
-use halfopen::plan::{Overrides, Plan, PlanError, build, describe};
+use halfopen::plan::{Machine, Overrides, Plan, PlanError, build, describe, predict};
 use halfopen::scenario::{Scenario, read};
 use halfopen::units::print_duration;
 use std::fmt::Write as _;
@@ -53,4 +53,27 @@ fn what_cannot_be_planned_is_said() {
     one_arm.arms.truncate(1);
     let most = build(one_arm, &Overrides { trials: Some(30_000), ..Overrides::default() });
     assert_eq!(most.map(|plan| plan.trials.len()), Ok::<_, PlanError>(30_000));
+}
+
+/// The windows of every committed scenario, on the machine that the model was measured on.
+#[test]
+fn predicted_windows() {
+    let dir = format!("{}/scenarios", env!("CARGO_MANIFEST_DIR"));
+    let mut names: Vec<String> = std::fs::read_dir(dir)
+        .expect("is there")
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_suffix(".toml").map(str::to_string))
+        .collect();
+    names.sort();
+    let machine = Machine { hz: Some(250), kernel: "6.18".parse().ok(), ..Machine::default() };
+    let mut text = String::new();
+    for name in names {
+        let mut plan =
+            build(scenario(&name), &Overrides { trials: Some(1), ..Overrides::default() }).expect("is planned");
+        predict(&mut plan, &machine);
+        let _ = writeln!(text, "{name}");
+        for line in describe(&plan).predictions {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    insta::assert_snapshot!("predicted", text);
 }

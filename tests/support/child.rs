@@ -154,6 +154,7 @@ pub fn settings(subject: SubjectKind) -> Settings {
         prefetch: None,
         ack: None,
         frame_max: None,
+        peer_reads: true,
         sysctl: BTreeMap::new(),
     }
 }

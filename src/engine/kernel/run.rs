@@ -334,7 +334,7 @@ impl<'a> Run<'a> {
         for trial in &plan.trials {
             let settings = plan.scenario.arms[trial.arm].settings.clone();
             let target = self.target(trial.id, trial.server, settings.subject.broker());
-            let load_interval = plan.scenario.load_interval;
+            let load_interval = plan.scenario.load_of(&plan.scenario.arms[trial.arm]);
             self.children[trial.arm].send(&Command::Open { trial: trial.id, target, settings, load_interval });
         }
     }
@@ -379,6 +379,10 @@ impl<'a> Run<'a> {
                 let kind = self.plan.scenario.arms[self.arm_of(trial)].settings.subject.broker();
                 let target = self.target(trial, ADMIN, kind);
                 self.children[producer].send(&Command::Publish { trial, broker: kind, target, interval });
+            }
+            Order::Fill(trial) => {
+                let arm = self.arm_of(trial);
+                self.children[arm].send(&Command::Fill { trial });
             }
             // A control is watched like the others, with nothing in its way.
             Order::Cut { drop, .. } if drop.is_none() => {}

@@ -14,6 +14,8 @@ use std::time::Duration;
 pub enum Order {
     /// Start this trial's numbered messages on the real broker.
     StartLoad(TrialId),
+    /// Let this trial's writer fill the window of its peer, which does not read.
+    Fill(TrialId),
     /// Put the fault in force at the given time.
     Cut {
         /// The trial.
@@ -111,7 +113,7 @@ impl<'a> Tracker<'a> {
                 state.ready = true;
                 self.opening -= 1;
                 let arm = &self.plan.scenario.arms[trial.arm];
-                if self.plan.scenario.load_interval.is_some() && arm.settings.subject.broker() != BrokerKind::None {
+                if self.plan.scenario.load_of(arm).is_some() && arm.settings.subject.broker() != BrokerKind::None {
                     orders.push(Order::StartLoad(id));
                 }
             }
@@ -184,6 +186,9 @@ impl<'a> Tracker<'a> {
             let fault = &self.plan.scenario.faults[trial.fault];
             let at = now + self.plan.scenario.settle + trial.phase;
             state.due = Some(at);
+            if !self.plan.scenario.arms[trial.arm].settings.peer_reads {
+                orders.push(Order::Fill(trial.id));
+            }
             orders.push(Order::Cut { trial: trial.id, at, tuple, scope: fault.scope, drop: fault.drop });
         }
         orders
@@ -198,9 +203,10 @@ impl<'a> Tracker<'a> {
         let state = &self.states[index];
         let trial = &self.plan.trials[index];
         let fault = &self.plan.scenario.faults[trial.fault];
-        let broker = self.plan.scenario.arms[trial.arm].settings.subject.broker();
+        let arm = &self.plan.scenario.arms[trial.arm];
+        let broker = arm.settings.subject.broker();
         let can_recover = fault.scope == Scope::Flow || fault.duration.get().is_some();
-        self.plan.scenario.load_interval.is_none()
+        self.plan.scenario.load_of(arm).is_none()
             && state.applied.is_some()
             && state.noticed
             && state.kernel_end

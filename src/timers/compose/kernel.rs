@@ -98,7 +98,9 @@ impl End<'_> {
         heard.extend(self.hears.iter().copied());
         let mut found: Option<(Span, Span)> = None;
         for (i, &(last, _)) in heard.iter().enumerate() {
-            let (chance, end) = self.silence_ends(timer, last, arm);
+            // Between copies that are further apart than the idle time a probe has gone out: the timer runs on its interval.
+            let probed = timer.after_probes();
+            let (chance, end) = self.silence_ends(if i == 0 { timer } else { &probed }, last, arm);
             let next = heard.get(i + 1).copied();
             // Died before the next copy arrives: possible, certain, or not at all.
             let possible = next.is_none_or(|(n, always)| !always || end.lo_s <= n.hi_s);
@@ -116,8 +118,14 @@ impl End<'_> {
 impl Scene<'_> {
     pub(super) fn client_keepalive(&self) -> Option<KeepaliveTimer> {
         let s = &self.case.settings;
-        let quiet = self.broker_frame_silence().is_none() && self.client_period(false).is_none();
-        s.keepalive.map(|k| KeepaliveTimer::new(self.case.client.wheel(), k, s.tcp_user_timeout.get(), quiet))
+        let heard_every = [self.broker_frame_silence(), self.client_period(false)].into_iter().flatten().min();
+        s.keepalive.map(|k| {
+            let quiet = heard_every.is_none() && self.case.conditions.keepalive_probed;
+            let timer = KeepaliveTimer::new(self.case.client.wheel(), k, s.tcp_user_timeout.get(), quiet);
+            // Nothing is late by a tenth of the idle time: then no probe ever goes out on the healthy link.
+            let probes = heard_every.map_or(quiet, |every| every + k.idle / 10 >= k.idle);
+            if probes { timer } else { timer.after_data() }
+        })
     }
 
     fn client_end(&self) -> End<'_> {
@@ -316,7 +324,10 @@ fn zero_window(scene: &Scene<'_>, out: &mut Findings) {
     let off_state = if active == Watcher::Persist { NeverArmed } else { NeverTriggered };
     out.silent(other, off_state, off_why);
     let closed = match case.conditions.window_closed_for {
-        Some(age) => Span::point(age.as_secs_f64()),
+        Some(age) => {
+            let longest = age + case.conditions.window_closed_spread;
+            scene.draw.within(super::Phase::Age, Span::new(age.as_secs_f64(), longest.as_secs_f64()))
+        }
         None => {
             let longest = s.tcp_user_timeout.get().map_or(timer.settled_s(), |ut| ut.as_secs_f64());
             scene.draw.within(super::Phase::Age, Span::new(0.0, longest))
@@ -343,7 +354,11 @@ fn zero_window(scene: &Scene<'_>, out: &mut Findings) {
             }
         };
         let span = (span - closed).not_before_zero();
-        out.fire(active, span, span, "the window stays closed for that long, although the peer answers");
+        let why = match active {
+            Watcher::UserTimeout => "the window stays closed for that long, although the peer answers",
+            _ => "window probes follow one another too closely for the peer to answer each (tcp_invalid_ratelimit)",
+        };
+        out.fire(active, span, span, why);
     } else {
         out.silent(active, NeverTriggered, "the peer answers every window probe: there is no limit");
     }

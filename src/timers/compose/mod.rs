@@ -118,8 +118,11 @@ impl<'a> Scene<'a> {
             State::InFlight => Some(Span::point(0.0)),
             State::ZeroWindow => None,
             State::Idle => {
-                let period = self.client_period(true)?.as_secs_f64();
-                Some(self.draw.within(Phase::ClientSend, Span::new(0.0, period)))
+                let period = self.client_period(true)?;
+                // An answer follows its message by the work in between.
+                let works = self.case.conditions.traffic.broker_messages == Some(period);
+                let after = if works { self.case.conditions.traffic.ack_after } else { Duration::ZERO };
+                Some(self.draw.within(Phase::ClientSend, Span::new(0.0, (period + after).as_secs_f64())))
             }
         }
     }

@@ -40,6 +40,8 @@ pub struct KeepaliveTimer {
     /// The last segment received was the answer to a keepalive probe: with an interval longer than the idle time the
     /// next probe then follows after the interval.
     answers_only: bool,
+    /// It never was: the healthy link is not silent for long enough.
+    data_only: bool,
 }
 
 impl KeepaliveTimer {
@@ -53,13 +55,30 @@ impl KeepaliveTimer {
             probes: u64::from(options.probes.max(1)),
             user_timeout: user_timeout.filter(|d| !d.is_zero()).map(|d| wheel.jiffies(d)),
             answers_only,
+            data_only: false,
         }
+    }
+
+    /// The timer of a link on which no probe has been sent: the last segment received is data or an acknowledgement of
+    /// data, so the first probe follows after the idle time, whatever the interval.
+    #[must_use]
+    pub fn after_data(mut self) -> Self {
+        (self.answers_only, self.data_only) = (false, true);
+        self
+    }
+
+    /// The timer of a link on which probes have been sent and other segments have been heard since: where the interval is
+    /// longer than the idle time, the first probe follows after anything from one to the other.
+    #[must_use]
+    pub fn after_probes(mut self) -> Self {
+        (self.answers_only, self.data_only) = (false, false);
+        self
     }
 
     /// From the last segment received to the first probe, in jiffies: shortest and longest.
     fn first_probe(&self) -> (u64, u64) {
         let step = self.wheel.granularity(self.idle);
-        if self.interval <= self.idle {
+        if self.interval <= self.idle || self.data_only {
             return (self.idle + 1, self.idle + step);
         }
         let after_probe = self.interval + self.wheel.granularity(self.interval);

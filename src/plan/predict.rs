@@ -1,0 +1,352 @@
+//! What the timer model says about each trial, before anything runs.
+//!
+//! A trial becomes one or more cases of the model ([`variants`]): what is not known beforehand (the path's round trip in a
+//! busy lab, whether a segment was in flight) is varied, and the window is the hull ([`forecast`]). What is left out:
+//! phases that the run itself decides (when the last message came before the cut): a window covers all of them.
+
+use super::model::{Plan, Trial, Window};
+use crate::scenario::{Arm, BrokerKind, Directions, Fault, Scenario, Scope, SubjectKind};
+use crate::timers::{
+    self, Case, Conditions, Detection, Environment, FaultKind, FaultScope, KernelVersion, Peer, State, Traffic, Watcher,
+};
+use crate::units::Setting;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How late user space may wake up and look at the clock: 1.0 ms at the median and 9.1 ms at most, measured on an idle
+/// machine (docs/timers.md).
+const REACTION: Duration = Duration::from_millis(10);
+/// Round trips in the lab: some tenths of a millisecond, up to this while hundreds of connections are opened on a few
+/// processors. It moves the retransmission timeout by up to three jiffies, and settings can be bimodal in it.
+const ROUND_TRIP: Duration = Duration::from_millis(12);
+/// The longest that Linux holds back an acknowledgement for which it has nothing to send along (`TCP_DELACK_MIN`): the
+/// broker's answer to a request that it does not answer yet. It counts as round trip, and as a segment in flight.
+const DELAYED_ACK: Duration = Duration::from_millis(40);
+/// From the harness' word until the window of a peer that does not read is closed, at most.
+const FILLING: Duration = Duration::from_millis(300);
+/// Redis looks for expired BRPOPs at its tenth of a second (`hz 10`).
+const REDIS_TICK: Duration = Duration::from_millis(100);
+/// The work on a message before a late acknowledgement, as the subjects do it.
+const WORK: Duration = Duration::from_millis(50);
+
+/// What the model has to know about the machine. The default is the reference machine: HZ 250, Linux 6.18, and the
+/// sysctls that every new network namespace starts with, whatever the host's are (`tcp_sk_init` in
+/// `net/ipv4/tcp_ipv4.c`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Machine {
+    /// `CONFIG_HZ`; `None` is not known, and 250 is assumed.
+    pub hz: Option<u32>,
+    /// The head of `uname -r`; `None` is not known, and 6.18 is assumed.
+    pub kernel: Option<KernelVersion>,
+    /// Sysctls `net.ipv4.*` of new network namespaces, where they are not the kernel's own.
+    pub sysctls: BTreeMap<String, i64>,
+    /// What the model shall believe against the scenario's own sysctls: "what if".
+    pub assumed: BTreeMap<String, i64>,
+}
+
+/// The sysctls that the model reads.
+const KNOWN: [&str; 6] = [
+    "tcp_retries2",
+    "tcp_rto_min_us",
+    "tcp_rto_max_ms",
+    "tcp_syn_retries",
+    "tcp_syn_linear_timeouts",
+    "tcp_early_retrans",
+];
+
+impl Machine {
+    /// Makes the model believe something else: `hz=1000`, `kernel=6.1`, `sysctl.tcp_retries2=8`.
+    ///
+    /// # Errors
+    /// A sentence about what is not understood.
+    pub fn assume(&mut self, text: &str) -> Result<(), String> {
+        let shape = || format!("`{text}` is no assumption; write hz=1000, kernel=6.1 or sysctl.tcp_retries2=8");
+        let (key, value) = text.split_once('=').ok_or_else(shape)?;
+        match key.trim() {
+            "hz" => {
+                let hz = value.trim().parse().ok().filter(|hz| (1..=10_000).contains(hz));
+                self.hz = Some(hz.ok_or_else(shape)?);
+            }
+            "kernel" => self.kernel = Some(value.parse()?),
+            key => {
+                let name = key.strip_prefix("sysctl.").ok_or_else(shape)?;
+                if !KNOWN.contains(&name) {
+                    return Err(format!("the model reads no sysctl `{name}`; it reads {}", KNOWN.join(", ")));
+                }
+                self.assumed.insert(name.to_string(), value.trim().parse().map_err(|_| shape())?);
+            }
+        }
+        Ok(())
+    }
+
+    /// One end's kernel: the machine's, the namespace's own sysctls, and what is assumed.
+    fn environment(&self, own: &BTreeMap<String, i64>, round_trip: Duration) -> Environment {
+        let mut env = Environment { rtt: round_trip, ..Environment::default() };
+        env.hz = self.hz.unwrap_or(env.hz);
+        env.kernel = self.kernel.unwrap_or(env.kernel);
+        for (name, value) in self.sysctls.iter().chain(own).chain(&self.assumed) {
+            let Ok(count) = u32::try_from(*value) else { continue };
+            match name.as_str() {
+                "tcp_retries2" => env.tcp_retries2 = count,
+                "tcp_rto_min_us" => env.tcp_rto_min = Duration::from_micros(count.into()),
+                "tcp_rto_max_ms" => env.tcp_rto_max = Duration::from_millis(count.into()),
+                "tcp_syn_retries" => env.tcp_syn_retries = count,
+                "tcp_syn_linear_timeouts" => env.tcp_syn_linear_timeouts = count,
+                "tcp_early_retrans" => env.tcp_early_retrans = count,
+                _ => {}
+            }
+        }
+        env
+    }
+
+    fn doubts(&self) -> Vec<String> {
+        let mut doubts = Vec::new();
+        if self.hz.is_none() {
+            doubts.push("the machine's HZ is not known: 250 is assumed".to_string());
+        }
+        if self.kernel.is_none() {
+            doubts.push("the machine's kernel version is not known: 6.18 is assumed".to_string());
+        }
+        for (name, value) in &self.assumed {
+            doubts.push(format!("the model was told to believe {name} = {value}"));
+        }
+        doubts.extend(self.environment(&BTreeMap::new(), Duration::ZERO).doubts());
+        doubts
+    }
+}
+
+/// One case that a trial may turn out to be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Variant {
+    /// The case.
+    pub case: Case,
+    /// How much earlier than the cut the segment in flight may have left.
+    pub sent_before: Duration,
+}
+
+/// The model's answer for a trial.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Forecast {
+    /// The window of the time to detect, from the cut.
+    pub window: Window,
+    /// Who may be the first; `none` alone is nobody, ever.
+    pub watchers: Vec<Watcher>,
+}
+
+/// Fills in what the model predicts for every trial of the plan; where it knows nothing, [`Plan::doubts`] says why.
+pub fn predict(plan: &mut Plan, machine: &Machine) {
+    let mut known: BTreeMap<(usize, usize, Duration), Result<Forecast, String>> = BTreeMap::new();
+    plan.doubts = machine.doubts();
+    for trial in &mut plan.trials {
+        let Some(arm) = plan.scenario.arms.get(trial.arm) else { continue };
+        // Only a window's age at the cut depends on the drawn phase.
+        let phase = if arm.settings.peer_reads { Duration::ZERO } else { trial.phase };
+        let answer = known
+            .entry((trial.arm, trial.fault, phase))
+            .or_insert_with(|| variants(&plan.scenario, trial, machine).map(|variants| forecast(&variants)));
+        let forecast = answer.as_ref().ok();
+        trial.predicted = forecast.map(|forecast| forecast.window);
+        trial.predicted_watchers = forecast.map(|forecast| forecast.watchers.clone()).unwrap_or_default();
+    }
+    for ((arm, fault, _), answer) in &known {
+        let Err(why) = answer else { continue };
+        // That a control has no window needs no words.
+        if plan.scenario.faults[*fault].drop.is_none() {
+            continue;
+        }
+        let doubt = format!(
+            "{} under {}: not predicted: {why}",
+            plan.scenario.arms[*arm].name, plan.scenario.faults[*fault].profile
+        );
+        if !plan.doubts.contains(&doubt) {
+            plan.doubts.push(doubt);
+        }
+    }
+}
+
+/// The hull of what the model says about each of the cases.
+#[must_use]
+pub fn forecast(variants: &[Variant]) -> Forecast {
+    let mut window: Option<Window> = None;
+    let mut watchers = Vec::new();
+    for variant in variants {
+        let prediction = timers::predict(&variant.case);
+        let never = prediction.detection == Detection::NEVER;
+        let earliest = |lo: f64| (lo - variant.sent_before.as_secs_f64()).max(0.0);
+        let lo_s = prediction.detection.lo_s.map(earliest);
+        let hi_s = prediction.detection.hi_s.map(|hi| hi + REACTION.as_secs_f64());
+        window = Some(match window {
+            None => Window { lo_s, hi_s },
+            Some(known) => Window {
+                lo_s: [known.lo_s, lo_s].into_iter().flatten().reduce(f64::min),
+                hi_s: known.hi_s.zip(hi_s).map(|(a, b)| a.max(b)),
+            },
+        });
+        let names = if never { vec![Watcher::None] } else { prediction.contenders };
+        for name in names {
+            if !watchers.contains(&name) {
+                watchers.push(name);
+            }
+        }
+    }
+    Forecast { window: window.unwrap_or(Window { lo_s: None, hi_s: None }), watchers }
+}
+
+/// The cases that a trial may turn out to be.
+///
+/// # Errors
+/// Why the model does not know, in words.
+pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result<Vec<Variant>, String> {
+    let (Some(arm), Some(fault)) = (scenario.arms.get(trial.arm), scenario.faults.get(trial.fault)) else {
+        return Err("the plan names no such arm or fault".to_string());
+    };
+    let load = scenario.load_of(arm);
+    refuse(scenario, arm, fault)?;
+    let settings = settings(scenario, arm);
+    let real_broker = arm.settings.subject.broker() != BrokerKind::None;
+    let longest = match arm.settings.subject {
+        SubjectKind::TcpReader => ROUND_TRIP,
+        // Its peer answers the single messages of a slow writer at once.
+        SubjectKind::TcpWriter if arm.settings.peer_reads => ROUND_TRIP,
+        // The last segments before a window closes are acknowledged late: RTO 216 ms at the median.
+        SubjectKind::TcpWriter | SubjectKind::Lapin | SubjectKind::RedisBlocking => ROUND_TRIP + DELAYED_ACK,
+    };
+    let jiffy = Duration::from_secs_f64(1.0 / f64::from(machine.hz.unwrap_or(250).max(1)));
+    let mut states = vec![conditions(scenario, arm, trial, load)];
+    if let Some(keepalive) = arm.settings.keepalive
+        && scenario.settle <= keepalive.idle.mul_f64(1.3)
+        && states[0].traffic == Traffic::default()
+    {
+        states.push(Conditions { keepalive_probed: false, ..states[0] });
+    }
+    let sends = settings.negotiated_heartbeat().is_some() || states[0].traffic.client_acks;
+    if real_broker && sends && fault.drop.to_client {
+        states.push(Conditions { state: State::InFlight, ..states[0] });
+    }
+    let mut variants = Vec::new();
+    let mut round_trip = Duration::from_micros(100);
+    while round_trip <= longest {
+        for conditions in &states {
+            let case = Case {
+                settings: settings.clone(),
+                client: machine.environment(&arm.settings.sysctl, round_trip),
+                broker: machine.environment(&BTreeMap::new(), round_trip),
+                fault: timers::Fault {
+                    kind: kind(fault.drop),
+                    scope: if fault.scope == Scope::Host { FaultScope::Host } else { FaultScope::Flow },
+                    duration: None,
+                },
+                conditions: *conditions,
+            };
+            if conditions.state == State::ZeroWindow {
+                lives_until_the_cut(&case, scenario.settle + trial.phase)?;
+            }
+            let in_flight = conditions.state == State::InFlight;
+            variants.push(Variant { case, sent_before: if in_flight { DELAYED_ACK } else { Duration::ZERO } });
+        }
+        round_trip += jiffy;
+    }
+    Ok(variants)
+}
+
+/// What the model leaves out.
+fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
+    let settings = &arm.settings;
+    if fault.drop.is_none() {
+        return Err("nothing is cut".to_string());
+    }
+    if fault.duration.get().is_some() {
+        return Err(
+            "the fault heals; the model says who survives that, not when the news arrives afterwards".to_string()
+        );
+    }
+    if settings.sysctl.get("tcp_thin_linear_timeouts").is_some_and(|on| *on != 0) {
+        return Err("tcp_thin_linear_timeouts is not in the model".to_string());
+    }
+    let told = settings.subject == SubjectKind::Lapin && !fault.drop.to_client;
+    if told && scenario.broker.consumer_timeout.is_some_and(|limit| limit < scenario.horizon + Duration::from_secs(60))
+    {
+        return Err("the broker's consumer_timeout reaches the client as the end of its channel".to_string());
+    }
+    Ok(())
+}
+
+/// A closed window can end a connection whose peer is alive, and do so before the cut.
+fn lives_until_the_cut(case: &Case, cut: Duration) -> Result<(), String> {
+    let mut healthy = case.clone();
+    healthy.fault.kind = FaultKind::None;
+    healthy.conditions.window_closed_for = Some(Duration::ZERO);
+    healthy.conditions.window_closed_spread = Duration::ZERO;
+    match timers::predict(&healthy).detection {
+        Detection { watcher: Some(watcher), lo_s: Some(lo), .. } if lo < cut.as_secs_f64() => {
+            Err(format!("{watcher} ends a connection whose window stays closed, and may do so before the cut"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn kind(drop: Directions) -> FaultKind {
+    match (drop.to_broker, drop.to_client) {
+        (true, true) => FaultKind::Both,
+        (true, false) => FaultKind::ToBroker,
+        (false, true) => FaultKind::ToClient,
+        (false, false) => FaultKind::None,
+    }
+}
+
+/// The arm's options and its broker's in the model's words.
+fn settings(scenario: &Scenario, arm: &Arm) -> timers::Settings {
+    let own = &arm.settings;
+    let (subject, broker) = match own.subject {
+        SubjectKind::TcpReader => (timers::Subject::TcpReader, timers::BrokerKind::None),
+        SubjectKind::TcpWriter => (timers::Subject::TcpWriter, timers::BrokerKind::None),
+        SubjectKind::Lapin => (timers::Subject::Lapin, timers::BrokerKind::RabbitMq),
+        SubjectKind::RedisBlocking => (timers::Subject::RedisBlocking, timers::BrokerKind::Redis),
+    };
+    let stock = timers::Settings::stock(subject, broker);
+    let consumer_timeout = scenario.broker.consumer_timeout.map_or(stock.peer.consumer_timeout, Setting::After);
+    timers::Settings {
+        connect_timeout: own.connect_timeout,
+        read_timeout: own.read_timeout,
+        heartbeat: own.heartbeat,
+        broker_heartbeat: scenario.broker.heartbeat.unwrap_or(stock.broker_heartbeat),
+        keepalive: own.keepalive.map(|k| timers::Keepalive { idle: k.idle, interval: k.interval, probes: k.probes }),
+        tcp_user_timeout: own.tcp_user_timeout,
+        prefetch: own.prefetch.map_or(stock.prefetch, u32::from),
+        peer: Peer { consumer_timeout, ..stock.peer.clone() },
+        ..stock
+    }
+}
+
+/// What the connection does until the cut.
+fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Duration>) -> Conditions {
+    let mut conditions = Conditions::default();
+    let traffic = &mut conditions.traffic;
+    match arm.settings.subject {
+        SubjectKind::TcpReader => traffic.broker_messages = load,
+        SubjectKind::TcpWriter if arm.settings.peer_reads => traffic.client_messages = load,
+        SubjectKind::TcpWriter => {
+            conditions.state = State::ZeroWindow;
+            let closed = scenario.settle + trial.phase;
+            conditions.window_closed_for = Some(closed.saturating_sub(FILLING));
+            conditions.window_closed_spread = FILLING.min(closed);
+        }
+        SubjectKind::Lapin => {
+            traffic.broker_messages = load;
+            traffic.client_acks = load.is_some();
+            traffic.ack_after =
+                if arm.settings.ack == Some(crate::scenario::Ack::Late) { WORK } else { Duration::ZERO };
+        }
+        SubjectKind::RedisBlocking => {
+            // An idle BRPOP is answered after half of the read timeout, and followed by the next one.
+            let answered = arm.settings.read_timeout.get().map(|limit| limit / 2 + REDIS_TICK);
+            traffic.broker_messages = [load, answered].into_iter().flatten().min();
+            traffic.client_acks = traffic.broker_messages.is_some();
+        }
+    }
+    conditions
+}
+
+#[cfg(test)]
+#[path = "predict_tests.rs"]
+mod tests;
