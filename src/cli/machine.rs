@@ -1,6 +1,7 @@
 //! What `run.json` says of the machine: everything that decides how timers behave here.
 
 use crate::host::capabilities;
+use crate::lab::vm::recipe;
 use crate::store::Machine;
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,4 +50,15 @@ pub fn machine() -> Machine {
 pub fn for_the_model() -> crate::plan::Machine {
     let kernel = capabilities::kernel();
     crate::plan::Machine { hz: kernel.hz, kernel: kernel.release.parse().ok(), ..crate::plan::Machine::default() }
+}
+
+/// The machine of the model engine: the one on which the model was measured.
+pub fn reference() -> crate::plan::Machine {
+    let machine = crate::engine::model::reference_machine();
+    crate::plan::Machine { hz: machine.hz, kernel: machine.kernel.parse().ok(), ..crate::plan::Machine::default() }
+}
+
+/// The machine of the virtual-time lab: Debian's source for user-mode Linux, at the tick that it is built with.
+pub fn guest() -> crate::plan::Machine {
+    crate::plan::Machine { hz: Some(recipe::HZ), kernel: "6.1".parse().ok(), ..crate::plan::Machine::default() }
 }

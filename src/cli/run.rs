@@ -33,6 +33,7 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     }
     names_differ(&all)?;
     if args.engine == EngineName::Model {
+        all.iter().try_for_each(simulated_only)?;
         return run_simulated(&all, args);
     }
     all.iter().try_for_each(real_sockets_only)?;
@@ -122,6 +123,18 @@ fn finish(dir: &RunDir, exit: Exit, args: &RunArgs) -> Result<(Exit, serde_json:
     Ok((exit.and(judged), summary))
 }
 
+/// What the model engine does not know how to simulate.
+fn simulated_only(ready: &Ready) -> Result<(), Failure> {
+    match ready.plan.scenario.arms.iter().find(|arm| !arm.settings.peer_reads) {
+        Some(arm) => {
+            let (file, arm) = (ready.path.display(), &arm.name);
+            let text = format!("{file}: arm `{arm}`: peer_reads = false runs with --engine kernel in this version");
+            Err(Failure::new(Exit::Cannot, text))
+        }
+        None => Ok(()),
+    }
+}
+
 /// What the kernel engine has no component for yet.
 fn real_sockets_only(ready: &Ready) -> Result<(), Failure> {
     let scenario = &ready.plan.scenario;
@@ -175,7 +188,11 @@ fn prepare(path: &Path, args: &RunArgs) -> Result<Ready, Failure> {
     let overrides = Overrides { seed: args.seed, trials: args.trials, partition: args.partition };
     let mut plan =
         plan::build(scenario, &overrides).map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", path.display())))?;
-    let mut machine = machine::for_the_model();
+    let mut machine = match (args.engine, args.lab) {
+        (EngineName::Model, _) => machine::reference(),
+        (EngineName::Kernel, LabName::Vm) => machine::guest(),
+        (EngineName::Kernel, _) => machine::for_the_model(),
+    };
     for text in &args.assume {
         machine.assume(text).map_err(|e| Failure::new(Exit::Usage, format!("--assume: {e}")))?;
     }

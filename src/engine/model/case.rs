@@ -51,6 +51,7 @@ fn with_sysctls(mut env: Environment, sysctls: &BTreeMap<String, i64>) -> Enviro
 #[must_use]
 pub fn case(plan: &Plan, arm: usize, fault: usize, env: &Environment) -> Case {
     let scenario = &plan.scenario;
+    let load = scenario.load_of(&scenario.arms[arm]);
     let (arm, fault) = (&scenario.arms[arm].settings, &scenario.faults[fault]);
     let peer = match arm.subject.broker() {
         BrokerKind::Rabbitmq => Peer {
@@ -85,10 +86,10 @@ pub fn case(plan: &Plan, arm: usize, fault: usize, env: &Environment) -> Case {
             ..Airflow::default()
         });
     }
-    let messages = scenario.load_interval.is_some() || scenario.tasks.is_some();
+    let messages = load.is_some() || scenario.tasks.is_some();
     let conditions = Conditions {
         state: State::Idle,
-        traffic: traffic(arm.subject, arm.read_timeout.get(), scenario.load_interval),
+        traffic: traffic(arm.subject, arm.read_timeout.get(), load),
         unacked_delivery: messages && arm.subject == SubjectKind::Lapin,
         row: scenario.reaper.is_some().then_some(Row::Queued),
         ..Conditions::default()

@@ -67,7 +67,8 @@ impl<'p> Course<'p> {
         let (arm, fault) = (&scenario.arms[trial.arm], &scenario.faults[trial.fault]);
         let cut = Offset::ZERO + scenario.settle + trial.phase;
         let last = cut + scenario.horizon;
-        let schedule = scenario.load_interval.map(|every| Schedule::new(Offset::ZERO, every, trial.id));
+        let schedule =
+            scenario.load_of(&scenario.arms[trial.arm]).map(|every| Schedule::new(Offset::ZERO, every, trial.id));
         let mut phases = draw::phases(scenario.seed, &arm.name, trial);
         draw::align(&mut phases, case, schedule, cut, WORK);
         let trace = step(case, &phases);

@@ -84,7 +84,7 @@ fn times(course: &Course<'_>) -> Vec<Offset> {
 
 /// Times of a bare TCP connection: its own schedule, and after a reconnect that of the new one.
 fn times_by_connection(course: &Course<'_>, first_ends: Option<Offset>) -> Vec<(Offset, u32)> {
-    let Some(every) = course.plan.scenario.load_interval else {
+    let Some(every) = course.plan.scenario.load_of(course.arm) else {
         return times(course).into_iter().map(|at| (at, 0)).collect();
     };
     let first = course.schedule.into_iter().flat_map(|s| s.until(first_ends.unwrap_or(course.last)));
