@@ -158,3 +158,70 @@ fn help_teaches_with_examples() {
     }
     assert_eq!(output(&[]).status.code(), Some(2));
 }
+
+#[test]
+fn a_directory_of_a_run_that_is_going_on_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let held = halfopen::store::RunDir::create(dir.path()).unwrap();
+    let result = output(&["run", "scenarios/kernel-timers.toml", "--out", dir.path().to_str().unwrap()]);
+    assert_eq!(result.status.code(), Some(2));
+    assert!(text(&result.stderr).contains("belongs to a run that is going on"), "{}", text(&result.stderr));
+    drop(held);
+    assert!(halfopen::store::RunDir::create(dir.path()).is_ok());
+}
+
+#[test]
+fn files_are_never_written_through_somebodys_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let precious = dir.path().join("precious");
+    std::fs::write(&precious, "mine").unwrap();
+    let run = halfopen::store::RunDir::create(&dir.path().join("run")).unwrap();
+    std::os::unix::fs::symlink(&precious, run.path().join(".trials.csv.tmp")).unwrap();
+    std::os::unix::fs::symlink(&precious, run.path().join("trials.csv")).unwrap();
+    run.write("trials.csv", b"rows").unwrap();
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine");
+    assert_eq!(std::fs::read_to_string(run.path().join("trials.csv")).unwrap(), "rows");
+}
+
+#[test]
+fn a_list_survives_circles_and_broken_files() {
+    let dir = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(".", dir.path().join("circle")).unwrap();
+    std::fs::copy("scenarios/control.toml", dir.path().join("control.toml")).unwrap();
+    std::fs::write(dir.path().join("broken.toml"), "# ?\n[scenario]\n").unwrap();
+    let result = output(&["list", dir.path().to_str().unwrap(), "--json"]);
+    assert_eq!(result.status.code(), Some(2));
+    assert!(text(&result.stderr).contains("broken.toml"));
+    let rows: serde_json::Value = serde_json::from_slice(&result.stdout).unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), 1, "{rows}");
+}
+
+#[test]
+fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let status = halfopen(&["run", "nowhere.toml"]).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+}
+
+#[test]
+fn somebody_elses_run_can_be_read_without_the_right_to_write() {
+    assert!(
+        nix::unistd::geteuid().is_root(),
+        "this test reads a run of root as an ordinary user: run the tests as root"
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let place = out.to_str().unwrap();
+    let run = output(&["run", "scenarios/kernel-timers.toml", "--engine", "model", "--trials", "2", "--out", place]);
+    assert!(matches!(run.status.code(), Some(0 | 1 | 4)), "{}", text(&run.stderr));
+    let binary = dir.path().join("halfopen");
+    std::fs::copy(env!("CARGO_BIN_EXE_halfopen"), &binary).unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(dir.path(), open).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&binary).args(["report", place]);
+    let result = command.output().unwrap();
+    assert_eq!(result.status.code(), run.status.code(), "{}", text(&result.stderr));
+    assert!(text(&result.stdout).contains("kernel-timers:"));
+    assert!(text(&result.stderr).contains("left as they are"));
+}

@@ -4,6 +4,7 @@ use super::exit::Exit;
 use super::progress::Drawn;
 use crate::engine::job::{FACTS_FILE, Job};
 use crate::engine::kernel::{self, Ending, EngineError};
+use crate::store::RunDir;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -23,7 +24,7 @@ fn load(path: &Path) -> Result<Job, String> {
 }
 
 fn fail(text: &str, exit: Exit) -> Exit {
-    eprintln!("halfopen: {text}");
+    say!("halfopen: {text}");
     exit
 }
 
@@ -38,7 +39,7 @@ fn carry_out(job: &Job) -> Exit {
     drop(drawn);
     let written = serde_json::to_vec(&facts)
         .map_err(|e| e.to_string())
-        .and_then(|bytes| std::fs::write(job.out.join(FACTS_FILE), bytes).map_err(|e| e.to_string()));
+        .and_then(|bytes| RunDir::existing(&job.out).write(FACTS_FILE, &bytes).map_err(|e| e.to_string()));
     if let Err(error) = written {
         return fail(&format!("can't write what the run found out: {error}"), Exit::Harness);
     }

@@ -38,12 +38,12 @@ pub fn run_in_guest(run_id: &str, out: &Path) -> Result<(Ended, Guest), Failure>
     boot.env.retain(|(name, _)| name != "HALFOPEN_STATE_DIR");
     boot.env.push(("HALFOPEN_STATE_DIR".into(), "/tmp/state".into()));
     let retry = &mut |stall: &crate::lab::vm::Stall| {
-        eprintln!("halfopen: {stall}; once more in basic mode");
+        say!("halfopen: {stall}; once more in basic mode");
         empty(out);
     };
     let booted = boot.run(&mut std::io::stdout(), &mut std::io::stderr(), retry).map_err(|e| failure(&e))?;
     let speed = booted.virtual_s / booted.wall_s;
-    eprintln!(
+    say!(
         "halfopen: {:.0} virtual s in {:.1} s, {speed:.0} times as fast (Linux {}, {})",
         booted.virtual_s,
         booted.wall_s,

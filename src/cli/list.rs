@@ -23,11 +23,19 @@ pub fn list(args: &ListArgs) -> Result<Exit, Failure> {
         ));
     }
     let mut rows = Vec::new();
+    let mut exit = Exit::Held;
     for file in &files {
-        rows.push(entry(file)?);
+        match entry(file) {
+            Ok(row) => rows.push(row),
+            // One broken file must not hide the others.
+            Err(failure) => {
+                say!("halfopen: {}", failure.text);
+                exit = exit.and(failure.exit);
+            }
+        }
     }
     if args.json {
-        return print(&pretty(&rows.into()));
+        return print(&pretty(&rows.into())).map(|done| done.and(exit));
     }
     let mut table = Table::new();
     table
@@ -38,7 +46,7 @@ pub fn list(args: &ListArgs) -> Result<Exit, Failure> {
         let ci = if row["ci"] == true { "yes" } else { "" };
         table.add_row([text("file"), text("question"), text("trials"), text("length"), ci.to_string()]);
     }
-    print(&table.to_string())
+    print(&table.to_string()).map(|done| done.and(exit))
 }
 
 fn collect(path: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
@@ -48,8 +56,10 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
         return Ok(());
     }
     for entry in std::fs::read_dir(path)? {
-        let path = entry?.path();
-        if path.is_dir() {
+        let entry = entry?;
+        let path = entry.path();
+        // Of the entry itself: a link to a folder could lead round in a circle.
+        if entry.file_type()?.is_dir() {
             collect(&path, files)?;
         } else if path.extension().is_some_and(|e| e == "toml") {
             files.push(path);

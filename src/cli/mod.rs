@@ -1,5 +1,14 @@
 //! The command line: arguments, progress, exit codes, wiring; nothing else.
 
+/// A line on standard error. Whoever reads it may be gone (a closed terminal, `| head`): that must never end a
+/// measurement, so a line that can't be written is lost.
+macro_rules! say {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($arg)*);
+    }};
+}
+
 mod args;
 mod clean;
 mod doctor;
@@ -48,7 +57,7 @@ pub fn main(args: &[OsString]) -> u8 {
     match result {
         Ok(exit) => exit.code(),
         Err(failure) => {
-            eprintln!("halfopen: {}", failure.text);
+            say!("halfopen: {}", failure.text);
             failure.exit.code()
         }
     }
@@ -65,7 +74,7 @@ fn hidden(role: &str, args: &[OsString]) -> u8 {
         "__producer" => crate::subject::producer_main(&texts()),
         "__peer" => crate::subject::peer_main(&texts()),
         _ => {
-            eprintln!("halfopen: unknown command `{role}`; see `halfopen --help`");
+            say!("halfopen: unknown command `{role}`; see `halfopen --help`");
             i32::from(Exit::Usage.code())
         }
     };

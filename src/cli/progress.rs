@@ -49,8 +49,8 @@ impl Drawn {
         let due = self.said.is_empty() || now.since(self.said_at) >= EVERY;
         if progress.left.is_none() || due {
             match left {
-                Some((_, left)) => eprintln!("halfopen: {}; {left}", progress.stage),
-                None => eprintln!("halfopen: {}", progress.stage),
+                Some((_, left)) => say!("halfopen: {}; {left}", progress.stage),
+                None => say!("halfopen: {}", progress.stage),
             }
             self.said.clone_from(&progress.stage);
             self.said_at = now;

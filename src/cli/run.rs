@@ -27,6 +27,13 @@ struct Ready {
 /// Runs the scenarios.
 pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     not_yet(args)?;
+    if args.out.as_ref().is_some_and(|out| out.to_str().is_none()) {
+        return Err(Failure::new(Exit::Usage, "--out is not UTF-8; choose a path that is"));
+    }
+    if args.engine == EngineName::Kernel && !args.dry_run {
+        // Before anything starts a thread, which would be handed the signal.
+        signals::hold().map_err(|e| Failure::new(Exit::Harness, format!("signals: {e}")))?;
+    }
     let mut all = Vec::new();
     for path in &args.scenarios {
         all.push(prepare(path, args)?);
@@ -49,6 +56,7 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     if args.dry_run {
         return dry_run(&all, args.json);
     }
+    all.iter().try_for_each(|ready| preflight(&ready.plan))?;
     run_each(&all, args, carry_out)
 }
 
@@ -58,7 +66,14 @@ fn run_each(all: &[Ready], args: &RunArgs, one: CarryOut) -> Result<Exit, Failur
     let mut summaries = Vec::new();
     for ready in all {
         let out = out_dir(args, &ready.plan.scenario);
-        let (one, summary) = one(ready, &out, args)?;
+        let (one, summary) = match one(ready, &out, args) {
+            Ok(done) => done,
+            // What the scenarios before this one said is not lost with it.
+            Err(failure) => {
+                say!("halfopen: {}: {}", ready.path.display(), failure.text);
+                (failure.exit, serde_json::Value::Null)
+            }
+        };
         exit = exit.and(one);
         summaries.push(summary);
         if one == Exit::Interrupted {
@@ -118,7 +133,7 @@ fn simulate(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_js
 fn finish(dir: &RunDir, exit: Exit, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
     let (judged, summary) = super::report::render(dir, !args.json)?;
     if !args.json {
-        eprintln!("halfopen: the run directory is {}", dir.path().display());
+        say!("halfopen: the run directory is {}", dir.path().display());
     }
     Ok((exit.and(judged), summary))
 }
@@ -239,7 +254,6 @@ fn dry_run(all: &[Ready], json: bool) -> Result<Exit, Failure> {
 fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
     let harness = |e: &dyn std::fmt::Display| Failure::new(Exit::Harness, e.to_string());
     signals::hold().map_err(|e| Failure::new(Exit::Harness, format!("signals: {e}")))?;
-    preflight(&ready.plan)?;
     let dir = RunDir::create(out).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
     let source = ScenarioSource::new(&ready.path.display().to_string(), &ready.text);
     let lab = if args.lab == LabName::Vm { "vm" } else { "netns" };
@@ -283,12 +297,12 @@ fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_j
 /// Hands the job over and waits. The job file holds no secret: logins are made inside.
 fn supervised(dir: &RunDir, ready: &Ready, lab: LabName) -> Result<(Ended, Option<Guest>), Failure> {
     let harness = |e: &dyn std::fmt::Display| Failure::new(Exit::Harness, e.to_string());
-    let out = std::path::absolute(dir.path()).map_err(|e| harness(&e))?;
+    // Links resolved: inside the run's mount namespace another place may lie over the linked one.
+    let out = std::fs::canonicalize(dir.path()).map_err(|e| harness(&e))?;
     let run_id = format!("{}-{}", clock::unix_seconds(), std::process::id());
     let job = Job { run_id: run_id.clone(), plan: ready.plan.clone(), out: out.clone(), progress: true };
     let file = out.join(JOB_FILE);
-    let bytes = serde_json::to_vec(&job).map_err(|e| harness(&e))?;
-    std::fs::write(&file, bytes).map_err(|e| harness(&e))?;
+    dir.write(JOB_FILE, &serde_json::to_vec(&job).map_err(|e| harness(&e))?).map_err(|e| harness(&e))?;
     if lab == LabName::Vm {
         let ended = run_in_guest(&run_id, &out);
         let _ = std::fs::remove_file(&file);
@@ -305,9 +319,10 @@ fn supervised(dir: &RunDir, ready: &Ready, lab: LabName) -> Result<(Ended, Optio
     });
     let _ = std::fs::remove_file(&file);
     ended.map(|ended| (ended, None)).map_err(|e| match e {
-        InitError::NotRoot | InitError::UserNamespace { .. } | InitError::Namespaces { .. } => {
-            Failure::new(Exit::Cannot, e.to_string())
-        }
+        InitError::NotRoot
+        | InitError::UserNamespace { .. }
+        | InitError::Namespaces { .. }
+        | InitError::Setup { .. } => Failure::new(Exit::Cannot, e.to_string()),
         other => harness(&other),
     })
 }

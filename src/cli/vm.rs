@@ -91,7 +91,7 @@ impl GuestArgs {
 /// Carries the command out. Returns the exit code of the process: for `shell` and `exec` that of what ran inside.
 pub fn vm(args: &VmArgs) -> u8 {
     carry_out(&args.command).unwrap_or_else(|error| {
-        eprintln!("halfopen: {error}");
+        say!("halfopen: {error}");
         exit_of(&error).code()
     })
 }
@@ -115,14 +115,14 @@ fn carry_out(command: &VmCommand) -> Result<u8, VmError> {
     match command {
         VmCommand::Build { source, keep_tree, jobs } => {
             let options = BuildOptions { source: source.clone(), keep_tree: *keep_tree, jobs: *jobs };
-            let kernel = vm::build(&cache, &options, &mut |line| eprintln!("vm build: {line}"))?;
+            let kernel = vm::build(&cache, &options, &mut |line| say!("vm build: {line}"))?;
             let test = vm::boot_test(&cache, &Boot::new(kernel.clone(), Vec::new())?)?;
-            eprintln!("vm build: boots; {:.0} virtual s in {:.1} s", test.virtual_s, test.wall_s);
+            say!("vm build: boots; {:.0} virtual s in {:.1} s", test.virtual_s, test.wall_s);
             println!("{}", kernel.path.display());
             if test.lacks.is_empty() {
                 return Ok(Exit::Held.code());
             }
-            eprintln!("vm build: this kernel lacks what the faults need: {}", test.lacks.join(", "));
+            say!("vm build: this kernel lacks what the faults need: {}", test.lacks.join(", "));
             Ok(Exit::Cannot.code())
         }
         VmCommand::Status { json } => {
@@ -133,16 +133,16 @@ fn carry_out(command: &VmCommand) -> Result<u8, VmError> {
             let mut boot = guest.boot(&cache, vec!["/bin/sh".into(), "-i".into()])?;
             boot.interactive = true;
             let booted = boot.run(&mut io::sink(), &mut io::sink(), &mut |_| {})?;
-            eprintln!("\r\n{:.1} virtual s in {:.1} s", booted.virtual_s, booted.wall_s);
+            say!("\r\n{:.1} virtual s in {:.1} s", booted.virtual_s, booted.wall_s);
             Ok(code_of(&booted))
         }
         VmCommand::Exec { guest, writable, argv } => {
             let mut boot = guest.boot(&cache, argv.clone())?;
             boot.writable.clone_from(writable);
-            let retry = &mut |stall: &vm::Stall| eprintln!("halfopen: {stall}; once more in basic mode");
+            let retry = &mut |stall: &vm::Stall| say!("halfopen: {stall}; once more in basic mode");
             let booted = boot.run(&mut io::stdout().lock(), &mut io::stderr().lock(), retry)?;
             let (virtual_s, wall_s) = (booted.virtual_s, booted.wall_s);
-            eprintln!(
+            say!(
                 "{virtual_s:.1} virtual s in {wall_s:.1} s: {:.0} times as fast (Linux {}, HZ {}, {})",
                 virtual_s / wall_s,
                 booted.release,

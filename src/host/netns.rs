@@ -6,6 +6,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 /// A network namespace. Clones share the descriptor; the namespace lives until the last one and the last process or
@@ -37,6 +38,14 @@ impl NetNs {
     /// When `/proc` is not mounted.
     pub fn current(name: &str) -> io::Result<Self> {
         Ok(Self { name: name.to_string(), fd: Arc::new(File::open(OWN)?.into()) })
+    }
+
+    /// Whether the calling thread is in it.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        let own = std::fs::metadata(OWN).map(|m| (m.dev(), m.ino()));
+        let this = nix::sys::stat::fstat(&*self.fd).map(|s| (s.st_dev, s.st_ino));
+        own.is_ok_and(|own| this == Ok(own))
     }
 
     /// The name in messages; the kernel knows no names.

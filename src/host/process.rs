@@ -107,7 +107,7 @@ impl Launch {
         spawn_on_the_lasting_thread(self).map_err(|e| io::Error::new(e.kind(), format!("can't start {name}: {e}")))
     }
 
-    fn spawn_here(self) -> io::Result<Process> {
+    fn spawn_here(mut self) -> io::Result<Process> {
         #[expect(clippy::disallowed_methods, reason = "this is the one place that starts processes")]
         let mut command = Command::new(&self.program);
         command.args(&self.args);
@@ -120,6 +120,10 @@ impl Launch {
         }
         command.stdin(self.stdin.open()?).stdout(self.stdout.open()?).stderr(self.stderr.open()?);
         let parent = getpid();
+        // Entering the namespace that one is in already takes a privilege, too.
+        if self.netns.as_ref().is_some_and(|ns| ns.is_current()) {
+            self.netns = None;
+        }
         let (netns, nofile) = (self.netns.clone(), self.nofile);
         let (session, die) = (self.own_session, self.die_with_parent);
         // SAFETY: between fork and exec only system calls are made; nothing allocates or takes a lock.

@@ -10,6 +10,8 @@ use crate::scenario::BrokerKind;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long a broker may take until it answers. RabbitMQ takes 4 to 8 s, and several times that on a busy machine.
@@ -92,6 +94,23 @@ impl Broker {
     }
 }
 
+/// By which clock a broker is waited for, and what ends the wait early.
+#[derive(Debug, Clone)]
+pub struct Patience {
+    /// The run's clock.
+    pub clock: Clock,
+    /// Set by a signal: nobody wants the lab any more.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+impl Patience {
+    /// Nothing but the deadline ends the wait.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, interrupted: Arc::default() }
+    }
+}
+
 /// Waits until `handshake` succeeds on a connection to the port, made inside the namespace. Returns the time it took.
 ///
 /// # Errors
@@ -101,10 +120,11 @@ pub(super) fn wait_ready(
     port: u16,
     process: &mut Process,
     ns: &NetNs,
-    clock: Clock,
+    patience: &Patience,
     logs: &[&Path],
     handshake: impl Fn(&mut TcpStream) -> io::Result<()> + Sync,
 ) -> Result<Duration, LabError> {
+    let clock = patience.clock;
     let started = clock.now();
     let broken = |what: String| LabError::Broker { kind, what, log: last_words(logs) };
     loop {
@@ -121,6 +141,9 @@ pub(super) fn wait_ready(
             process.wait_at_most(POLL).map_err(|source| LabError::Io { kind, what: "wait for it", source })?
         {
             return Err(broken(format!("ended while it started ({status})")));
+        }
+        if patience.interrupted.load(Ordering::Relaxed) {
+            return Err(LabError::Interrupted);
         }
         if took > READY_WITHIN {
             return Err(broken(format!("did not answer within {} s ({error})", READY_WITHIN.as_secs())));
@@ -158,7 +181,7 @@ mod tests {
         let ns = NetNs::current("here").unwrap();
         // Port 1 refuses; the end of the process is what ends the wait, long before the deadline.
         let clock = Clock::start();
-        let result = wait_ready(BrokerKind::Redis, 1, &mut process, &ns, clock, &[&log], |_| Ok(()));
+        let result = wait_ready(BrokerKind::Redis, 1, &mut process, &ns, &Patience::new(clock), &[&log], |_| Ok(()));
         let text = result.unwrap_err().to_string();
         assert!(text.contains("exit status: 3") && text.contains("no such port"), "{text}");
         assert!(clock.now().as_secs() < 10.0);

@@ -65,6 +65,9 @@ pub enum LabError {
     /// A namespace, link or route could not be made.
     #[error("can't build the lab's network: {0}")]
     Network(io::Error),
+    /// A signal came while the brokers started.
+    #[error("interrupted while the brokers started")]
+    Interrupted,
     /// A file or process of a broker could not be handled.
     #[error("{kind}: can't {what}: {source}")]
     Io {

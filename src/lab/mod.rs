@@ -18,11 +18,10 @@ mod rabbitmq;
 mod redis;
 pub mod vm;
 
-pub use broker::Broker;
+pub use broker::{Broker, Patience};
 pub use error::LabError;
 pub use netns::{ADMIN, ArmNet, PRODUCER, RouterNs};
 
-use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
 use crate::host::programs::Program;
 use crate::scenario::{BrokerKind, BrokerSettings};
@@ -73,7 +72,7 @@ impl Lab {
     ///
     /// # Errors
     /// The first [`LabError`]; what was already built is gone when it returns.
-    pub fn build(spec: &LabSpec<'_>, clock: Clock) -> Result<Self, LabError> {
+    pub fn build(spec: &LabSpec<'_>, patience: &Patience) -> Result<Self, LabError> {
         let programs = Programs::locate(&spec.brokers.kinds)?;
         netns::validate(&spec.arms)?;
         let network = netns::build(spec)?;
@@ -87,8 +86,8 @@ impl Lab {
                     let (programs, server) = (&programs, &network.server);
                     match kind {
                         BrokerKind::None => None,
-                        BrokerKind::Rabbitmq => Some(scope.spawn(|| rabbitmq::start(spec, programs, server, clock))),
-                        BrokerKind::Redis => Some(scope.spawn(|| redis::start(spec, programs, server, clock))),
+                        BrokerKind::Rabbitmq => Some(scope.spawn(|| rabbitmq::start(spec, programs, server, patience))),
+                        BrokerKind::Redis => Some(scope.spawn(|| redis::start(spec, programs, server, patience))),
                     }
                 })
                 .collect();

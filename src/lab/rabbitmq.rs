@@ -1,8 +1,7 @@
 //! A real RabbitMQ of the run's own: its files, its configuration, its port mapper, its start.
 
-use super::broker::{Broker, wait_ready};
+use super::broker::{Broker, Patience, wait_ready};
 use super::{LabError, LabSpec, Programs, amqp};
-use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
 use crate::host::process::{Launch, Process, Stream};
 use crate::host::programs::Program;
@@ -21,7 +20,12 @@ const USER: &str = "halfopen";
 const EPMD_PORT: u16 = 4369;
 
 /// Starts it and waits for a login.
-pub(super) fn start(spec: &LabSpec<'_>, programs: &Programs, server: &NetNs, clock: Clock) -> Result<Broker, LabError> {
+pub(super) fn start(
+    spec: &LabSpec<'_>,
+    programs: &Programs,
+    server: &NetNs,
+    patience: &Patience,
+) -> Result<Broker, LabError> {
     let (Some(program), Some(epmd)) = (&programs.rabbitmq, &programs.epmd) else {
         return Err(LabError::NoProgram {
             program: Program::RabbitmqServer.name(),
@@ -33,7 +37,7 @@ pub(super) fn start(spec: &LabSpec<'_>, programs: &Programs, server: &NetNs, clo
     let files = Files::new(spec.work_dir.join("rabbitmq"));
     files.write(spec.brokers, &password).map_err(io("write its files"))?;
     // Before it and as a child of our own: the one that Erlang would start detaches and outlives the broker.
-    let epmd = start_epmd(epmd, &spec.run_id, &files, server, clock)?;
+    let epmd = start_epmd(epmd, &spec.run_id, &files, server, patience)?;
     let mut launch = Launch::new(program);
     launch.env = files.environment(&spec.run_id, spec.nofile);
     launch.only_env = true;
@@ -45,7 +49,7 @@ pub(super) fn start(spec: &LabSpec<'_>, programs: &Programs, server: &NetNs, clo
     let log = files.log();
     let port = KIND.port();
     let handshake = |stream: &mut TcpStream| amqp::log_in(stream, USER, &password);
-    let startup = wait_ready(KIND, port, &mut process, server, clock, &[&log, &files.output()], handshake)?;
+    let startup = wait_ready(KIND, port, &mut process, server, patience, &[&log, &files.output()], handshake)?;
     Ok(Broker {
         kind: KIND,
         port,
@@ -60,7 +64,13 @@ pub(super) fn start(spec: &LabSpec<'_>, programs: &Programs, server: &NetNs, clo
     })
 }
 
-fn start_epmd(program: &Path, run_id: &str, files: &Files, server: &NetNs, clock: Clock) -> Result<Process, LabError> {
+fn start_epmd(
+    program: &Path,
+    run_id: &str,
+    files: &Files,
+    server: &NetNs,
+    patience: &Patience,
+) -> Result<Process, LabError> {
     let mut launch = Launch::new(program).args(["-address", "127.0.0.1", "-port", &EPMD_PORT.to_string()]);
     launch.netns = Some(server.clone());
     launch.env = vec![("HALFOPEN_RUN_ID".into(), run_id.into())];
@@ -68,7 +78,7 @@ fn start_epmd(program: &Path, run_id: &str, files: &Files, server: &NetNs, clock
     (launch.stdout, launch.stderr) = (Stream::File(files.output()), Stream::File(files.output()));
     let what = "start its port mapper";
     let mut epmd = launch.spawn().map_err(|source| LabError::Io { kind: KIND, what, source })?;
-    wait_ready(KIND, EPMD_PORT, &mut epmd, server, clock, &[&files.output()], |_| Ok(()))?;
+    wait_ready(KIND, EPMD_PORT, &mut epmd, server, patience, &[&files.output()], |_| Ok(()))?;
     Ok(epmd)
 }
 

@@ -1,8 +1,7 @@
 //! A real Redis of the run's own.
 
-use super::broker::{Broker, wait_ready};
+use super::broker::{Broker, Patience, wait_ready};
 use super::{LabError, LabSpec, Programs};
-use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
 use crate::host::process::{Launch, Stream};
 use crate::host::programs::Program;
@@ -14,7 +13,12 @@ use std::path::Path;
 const KIND: BrokerKind = BrokerKind::Redis;
 
 /// Starts it and waits for the answer to `PING`.
-pub(super) fn start(spec: &LabSpec<'_>, programs: &Programs, server: &NetNs, clock: Clock) -> Result<Broker, LabError> {
+pub(super) fn start(
+    spec: &LabSpec<'_>,
+    programs: &Programs,
+    server: &NetNs,
+    patience: &Patience,
+) -> Result<Broker, LabError> {
     let Some(program) = &programs.redis else {
         return Err(LabError::NoProgram { program: Program::RedisServer.name(), mend: Program::RedisServer.mend() });
     };
@@ -35,7 +39,7 @@ pub(super) fn start(spec: &LabSpec<'_>, programs: &Programs, server: &NetNs, clo
     let mut process = launch.spawn().map_err(io("start it"))?;
     let port = KIND.port();
     let startup =
-        wait_ready(KIND, port, &mut process, server, clock, &[&log, &output], |stream| log_in(stream, &password))?;
+        wait_ready(KIND, port, &mut process, server, patience, &[&log, &output], |stream| log_in(stream, &password))?;
     Ok(Broker {
         kind: KIND,
         port,

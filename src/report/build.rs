@@ -34,7 +34,7 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged) -> Summa
         started_unix_s: run.started_unix_s,
         length_s: events.iter().map(|e| e.offset).max().unwrap_or_default().as_secs(),
         complete: run.complete,
-        exit_code: exit_code(&gates, &judged.trials),
+        exit_code: exit_code(&gates, &judged.trials, run.complete),
         totals: counts(judged.trials.iter()),
         cells: cells(&run.plan, judged),
         tasks: beside::tasks(&run.plan),

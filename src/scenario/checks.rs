@@ -27,16 +27,16 @@ pub(super) fn unique_names(arms: &[Fields], findings: &mut Findings) {
 /// Two equal faults would be one fault with twice the trials.
 pub(super) fn faults(faults: &[Fields], findings: &mut Findings) {
     let shape = |fields: &Fields| {
-        let key = |name: &str| fields.get(name).map(|found| found.val.clone());
         let scope = fields.text("scope").unwrap_or("flow").to_string();
-        (key("profile"), scope, key("at"), key("phase_window"), key("duration"))
+        (fields.text("profile").map(str::to_string), scope)
     };
     for (i, fields) in faults.iter().enumerate() {
         if fields.text("profile").is_some() && faults[..i].iter().any(|other| shape(other) == shape(fields)) {
             findings.error(
                 fields.at,
                 fields.label.trim_end(),
-                "the same fault stands above; remove one, and raise trials",
+                "a fault of this profile and scope stands above, and reports could not tell them apart; run the two in \
+                 scenarios of their own",
             );
         }
     }

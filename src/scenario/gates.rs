@@ -145,6 +145,9 @@ fn measure(fields: &Fields, metric: &str, column: Column, findings: &mut Finding
 /// The bound as a plain number in the unit of what is measured.
 fn in_unit(bound: &Bound, measure: &Measure, metric: &str, column: Column) -> Result<f64, String> {
     match (measure, column, bound) {
+        (_, _, Bound::Number(number) | Bound::Percent(number)) if !number.is_finite() => {
+            Err(format!("`{number}` bounds nothing; write a finite number, or leave the bound out"))
+        }
         (Measure::Quantile(_), Column::Seconds, Bound::Time(time)) => Ok(time.as_secs_f64()),
         (Measure::Quantile(_), Column::Seconds, Bound::Number(number)) => {
             Err(format!("`{number}` has no unit; write `{number}s` or `{number}ms`"))

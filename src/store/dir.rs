@@ -3,9 +3,12 @@
 use super::{EventLog, RUN_FORMAT, ReadEvents, RunInfo, StoreError, read_events};
 use crate::events::{EVENTS_VERSION, Event};
 use crate::host::clock::Clock;
+use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The file that says "made by halfopen": only a directory that has it is ever cleared.
 pub const MARKER: &str = ".halfopen-run";
@@ -33,6 +36,8 @@ const OWN: [&str; 12] = [
 #[derive(Debug, Clone)]
 pub struct RunDir {
     path: PathBuf,
+    /// Held from [`RunDir::create`] on, so that a second run can't clear the directory of one that is going on.
+    _lock: Option<Arc<Flock<File>>>,
 }
 
 impl RunDir {
@@ -49,11 +54,13 @@ impl RunDir {
         if !names.is_empty() && !names.iter().any(|name| name == MARKER) {
             return Err(StoreError::Foreign { path: path.to_path_buf() });
         }
-        let dir = Self { path: path.to_path_buf() };
-        dir.write(
-            MARKER,
-            b"A run of halfopen. The files beside this one are replaced by the next run with this --out.\n",
-        )?;
+        let marker = path.join(MARKER);
+        let lock = Flock::lock(open_marker(&marker)?, FlockArg::LockExclusiveNonblock);
+        let lock = lock.map_err(|(_, errno)| match errno {
+            nix::errno::Errno::EWOULDBLOCK => StoreError::InUse { path: path.to_path_buf() },
+            other => StoreError::io("lock", &marker)(other.into()),
+        })?;
+        let dir = Self { path: path.to_path_buf(), _lock: Some(Arc::new(lock)) };
         for name in OWN {
             remove(&path.join(name))?;
         }
@@ -63,7 +70,7 @@ impl RunDir {
     /// A directory that [`RunDir::create`] made in another process, or a recorded run that is rendered again.
     #[must_use]
     pub fn existing(path: &Path) -> Self {
-        Self { path: path.to_path_buf() }
+        Self { path: path.to_path_buf(), _lock: None }
     }
 
     /// Takes back what [`RunDir::create`] made, for a run that never began. Other files stay.
@@ -117,8 +124,13 @@ impl RunDir {
             fs::create_dir_all(parent).map_err(StoreError::io("create", parent))?;
         }
         let temporary = self.path.join(format!(".{}.tmp", name.replace('/', "-")));
-        let mut file = File::create(&temporary).map_err(StoreError::io("create", &temporary))?;
-        file.write_all(bytes).and_then(|()| file.sync_all()).map_err(StoreError::io("write", &temporary))?;
+        // A new file, never one that somebody put there: a link would lead the bytes elsewhere.
+        remove(&temporary)?;
+        let mut file = File::create_new(&temporary).map_err(StoreError::io("create", &temporary))?;
+        if let Err(error) = file.write_all(bytes).and_then(|()| file.sync_all()) {
+            let _ = remove(&temporary);
+            return Err(StoreError::io("write", &temporary)(error));
+        }
         fs::rename(&temporary, &target).map_err(StoreError::io("rename to", &target))
     }
 
@@ -129,6 +141,16 @@ impl RunDir {
     pub fn write_all(&self, files: &[(String, Vec<u8>)]) -> Result<(), StoreError> {
         files.iter().try_for_each(|(name, bytes)| self.write(name, bytes))
     }
+}
+
+/// Opens the marker of an earlier run, or makes one; never follows a link.
+fn open_marker(path: &Path) -> Result<File, StoreError> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).custom_flags(nix::libc::O_NOFOLLOW);
+    let mut file = options.open(path).map_err(StoreError::io("create", path))?;
+    let text = b"A run of halfopen. The files beside this one are replaced by the next run with this --out.\n";
+    file.write_all(text).map_err(StoreError::io("write", path))?;
+    Ok(file)
 }
 
 fn remove(path: &Path) -> Result<(), StoreError> {

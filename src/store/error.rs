@@ -15,6 +15,12 @@ pub enum StoreError {
         /// The directory.
         path: PathBuf,
     },
+    /// Another run is writing into it.
+    #[error("{} belongs to a run that is going on; choose another --out or wait for its end", .path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
     /// There is no run here.
     #[error("{} is not a run of halfopen: it has no {missing}", .path.display())]
     NotARun {

@@ -127,11 +127,15 @@ impl Peer {
 }
 
 async fn accept(listener: TcpListener, peer: Arc<Peer>) {
+    let mut told = false;
     loop {
         match listener.accept().await {
             Ok((stream, _)) => drop(tokio::spawn(serve(stream, peer.clone()))),
             Err(error) => {
-                peer.reporter.note(format!("accept: {error}"));
+                // Once: the same lack would be told ten times a second.
+                if !std::mem::replace(&mut told, true) {
+                    peer.reporter.note(format!("accept: {error}; connections are refused while this lasts"));
+                }
                 // Out of descriptors: the next call would fail at once again.
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }

@@ -53,7 +53,7 @@ impl Sub<Duration> for Offset {
 impl fmt::Display for Offset {
     /// Seconds with exactly six decimals, rounded half away from zero.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let micros = (self.0.abs() + 500) / 1_000;
+        let micros = (self.0.unsigned_abs() + 500) / 1_000;
         let sign = if self.0 < 0 && micros > 0 { "-" } else { "" };
         write!(f, "{sign}{}.{:06}", micros / 1_000_000, micros % 1_000_000)
     }
@@ -68,6 +68,8 @@ mod tests {
         assert_eq!(Offset(1_234_567_890).to_string(), "1.234568");
         assert_eq!(Offset(-500_000_000).to_string(), "-0.500000");
         assert_eq!(Offset(0).to_string(), "0.000000");
+        assert_eq!(Offset(i64::MIN).to_string(), "-9223372036.854776");
+        assert_eq!(Offset(i64::MAX).to_string(), "9223372036.854776");
     }
 
     #[test]

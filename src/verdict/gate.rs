@@ -6,6 +6,7 @@
 
 use super::{Outcome, TrialRow, VoidReason};
 use crate::scenario::{Gate, Measure};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// What became of a gate.
@@ -58,25 +59,31 @@ pub fn judge_gates(gates: &[Gate], rows: &[TrialRow]) -> Vec<GateResult> {
     gates.iter().map(|gate| judge_gate(gate, rows)).collect()
 }
 
-/// Exit code by contract: 1 when a gate failed, else 4 when one is inconclusive or a cell of arm × fault has no trial
-/// that counts, else 0.
+/// The largest share of void trials with which a cell of arm × fault still says something.
+pub const MOST_VOID: f64 = 0.1;
+
+/// Exit code by contract: 1 when a gate failed, else 4 when one is inconclusive, when more than a tenth of a cell of
+/// arm × fault is void, or when the run did not reach its end; else 0.
 #[must_use]
-pub fn exit_code(results: &[GateResult], rows: &[TrialRow]) -> u8 {
+pub fn exit_code(results: &[GateResult], rows: &[TrialRow], complete: bool) -> u8 {
     let any = |verdict| results.iter().any(|r| r.verdict == verdict);
     if any(Verdict::Failed) {
         1
-    } else if any(Verdict::Inconclusive) || has_empty_cell(rows) {
+    } else if any(Verdict::Inconclusive) || has_void_cell(rows) || !complete {
         4
     } else {
         0
     }
 }
 
-fn has_empty_cell(rows: &[TrialRow]) -> bool {
-    let same = |a: &TrialRow, b: &TrialRow| a.arm == b.arm && a.fault == b.fault && a.scope == b.scope;
-    let counts = |row: &TrialRow| row.outcome != Outcome::Void;
-    rows.iter().any(|row| !counts(row) && !rows.iter().any(|other| same(row, other) && counts(other)))
-        || rows.is_empty()
+fn has_void_cell(rows: &[TrialRow]) -> bool {
+    let mut cells: BTreeMap<(&str, &str, &str), (usize, usize)> = BTreeMap::new();
+    for row in rows {
+        let cell = cells.entry((&row.arm, &row.fault, &row.scope)).or_default();
+        cell.0 += usize::from(row.outcome == Outcome::Void);
+        cell.1 += 1;
+    }
+    cells.is_empty() || cells.values().any(|(void, all)| *void as f64 > MOST_VOID * *all as f64)
 }
 
 fn judge_gate(gate: &Gate, rows: &[TrialRow]) -> GateResult {

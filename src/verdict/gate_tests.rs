@@ -112,7 +112,7 @@ fn exit_codes_rank_failure_before_doubt_and_an_empty_cell_is_doubt() {
     let failed = gate("ttd_s", Measure::Quantile(0.5), None, Some(0.0));
     let open = Gate { arm: Some("b".into()), ..held.clone() };
     let rows = detected(3);
-    let code = |gates: &[Gate], rows: &[TrialRow]| exit_code(&judge_gates(gates, rows), rows);
+    let code = |gates: &[Gate], rows: &[TrialRow]| exit_code(&judge_gates(gates, rows), rows, true);
     assert_eq!(code(&[], &rows), 0);
     assert_eq!(code(std::slice::from_ref(&held), &rows), 0);
     assert_eq!(code(&[held.clone(), open.clone()], &rows), 4);
@@ -121,4 +121,14 @@ fn exit_codes_rank_failure_before_doubt_and_an_empty_cell_is_doubt() {
     with_void_cell.push(TrialRow { arm: "c".into(), ..row(Outcome::Void, None) });
     assert_eq!(code(&[held], &with_void_cell), 4);
     assert_eq!(code(&[], &[]), 4);
+}
+
+#[test]
+fn a_run_that_did_not_end_or_lost_more_than_a_tenth_of_a_cell_is_inconclusive() {
+    let rows = detected(20);
+    assert_eq!(exit_code(&[], &rows, true), 0);
+    assert_eq!(exit_code(&[], &rows, false), 4);
+    let with_void = |n: usize| [rows.clone(), vec![row(Outcome::Void, None); n]].concat();
+    assert_eq!(exit_code(&[], &with_void(2), true), 0);
+    assert_eq!(exit_code(&[], &with_void(3), true), 4);
 }

@@ -48,6 +48,10 @@ struct Run {
 
 impl Run {
     fn start(scenario: &str) -> Self {
+        Self::start_with(scenario, &[])
+    }
+
+    fn start_with(scenario: &str, env: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("scenario.toml"), scenario).unwrap();
         let child = Command::new(binary())
@@ -56,6 +60,7 @@ impl Run {
             .arg("--out")
             .arg(dir.path().join("out"))
             .env("HALFOPEN_STATE_DIR", dir.path().join("state"))
+            .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(dir.path().join("stderr")).unwrap())
@@ -283,4 +288,20 @@ fn an_interrupt_cleans_up_and_writes_what_was_measured() {
     let trials = run.read("out/trials.csv");
     assert!(trials.contains(",detected,"), "{trials}");
     assert!(Path::new(&run.out()).join("report.md").exists());
+}
+
+#[test]
+fn an_interrupt_while_a_broker_does_not_start_is_heard() {
+    require_root();
+    let place = tempfile::tempdir().unwrap();
+    let silent = place.path().join("redis-server");
+    std::fs::write(&silent, "#!/bin/sh\nexec sleep 600\n").unwrap();
+    std::fs::set_permissions(&silent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut run = Run::start_with(LIGHT, &[("HALFOPEN_REDIS_SERVER", silent.to_str().unwrap())]);
+    reach(&run, "silent broker", |run| run.descendant("sleep").is_some());
+    let outer = nix::unistd::Pid::from_raw(run.child.id() as i32);
+    nix::sys::signal::kill(outer, nix::sys::signal::Signal::SIGINT).unwrap();
+    let ended = within(Duration::from_secs(20), || run.child.try_wait().unwrap().is_some());
+    assert!(ended, "still waiting for a broker that nobody wants");
+    assert_eq!(run.child.wait().unwrap().code(), Some(130));
 }

@@ -9,7 +9,7 @@ use halfopen::host::journal::clean;
 use halfopen::host::netlink::read_sysctl;
 use halfopen::host::netns::NetNs;
 use halfopen::host::procfs::{Identity, command_line, identity, is_running};
-use halfopen::lab::{ArmNet, Lab, LabError, LabSpec, PRODUCER, RouterNs};
+use halfopen::lab::{ArmNet, Lab, LabError, LabSpec, PRODUCER, Patience, RouterNs};
 use halfopen::observe::broker_log::LogWatch;
 use halfopen::observe::redis_clients::ClientsWatch;
 use halfopen::scenario::{BrokerKind, BrokerSettings};
@@ -65,7 +65,7 @@ fn both_brokers_are_reached_from_each_arm_with_the_trials_own_address() {
     let arms = vec![arm(0, 3), arm(1, 3)];
     let pairs: Vec<_> = arms.iter().map(|a| a.pairs.clone()).collect();
     let spec = LabSpec { router, ..spec("lab", dir.path(), arms, &settings) };
-    let lab = Lab::build(&spec, Clock::start()).unwrap();
+    let lab = Lab::build(&spec, &Patience::new(Clock::start())).unwrap();
     assert!(!processes_with(&spec.run_id).is_empty());
     for broker in &lab.brokers {
         println!("{} {:?} up in {:?}, {:?}", broker.kind, broker.version, broker.startup, broker.usage());
@@ -228,7 +228,7 @@ fn a_thousand_trials_an_arm_are_wired_quickly_and_reach_the_server() {
     let (client, server) = arms[1].pairs[999];
     let spec = spec("wide", dir.path(), arms, &settings);
     let start = Instant::now();
-    let lab = Lab::build(&spec, Clock::start()).unwrap();
+    let lab = Lab::build(&spec, &Patience::new(Clock::start())).unwrap();
     let took = start.elapsed();
     println!("2 arms, 2,000 routes: {took:?}");
     assert!(took < Duration::from_secs(5), "{took:?}");
@@ -256,7 +256,8 @@ fn an_unknown_sysctl_is_named_with_its_arm() {
     let settings = BrokerSettings::default();
     let mut bad = arm(0, 1);
     bad.sysctl.insert("tcp_no_such_thing".into(), 1);
-    let error = Lab::build(&spec("sysctl", dir.path(), vec![bad], &settings), Clock::start()).unwrap_err();
+    let error =
+        Lab::build(&spec("sysctl", dir.path(), vec![bad], &settings), &Patience::new(Clock::start())).unwrap_err();
     assert!(matches!(error, LabError::Sysctl { .. }), "{error}");
     let text = error.to_string();
     assert!(text.contains("arm-0") && text.contains("tcp_no_such_thing"), "{text}");
@@ -280,7 +281,7 @@ fn a_namespace_in_use_never_becomes_the_router() {
     halfopen::host::netlink::apply(&busy, &[veth]).unwrap();
     let mut spec = spec("busy", dir.path(), vec![arm(0, 1)], &settings);
     spec.router = RouterNs::Current;
-    let error = busy.run(|| Ok(Lab::build(&spec, Clock::start()).unwrap_err())).unwrap();
+    let error = busy.run(|| Ok(Lab::build(&spec, &Patience::new(Clock::start())).unwrap_err())).unwrap();
     assert!(matches!(&error, LabError::NotEmpty { links } if links == "x0"), "{error}");
     drop(peer);
 }

@@ -67,8 +67,10 @@ fn predicted_windows() {
     let machine = Machine { hz: Some(250), kernel: "6.18".parse().ok(), ..Machine::default() };
     let mut text = String::new();
     for name in names {
-        let mut plan =
-            build(scenario(&name), &Overrides { trials: Some(1), ..Overrides::default() }).expect("is planned");
+        let scenario = scenario(&name);
+        // Where tasks are drawn they decide the number of trials.
+        let trials = scenario.tasks.is_none().then_some(1);
+        let mut plan = build(scenario, &Overrides { trials, ..Overrides::default() }).expect("is planned");
         predict(&mut plan, &machine);
         let _ = writeln!(text, "{name}");
         for line in describe(&plan).predictions {

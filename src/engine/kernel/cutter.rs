@@ -163,7 +163,10 @@ impl Cutter {
         let age_at_fault_s = socket.map(|s| f64::from(s.last_data_recv_ms.min(s.last_ack_recv_ms)) / 1e3);
         let kind = match self.table.cut(Cut { trial, tuple, scope, drop }) {
             Ok(applied) => {
-                self.undropped.insert(trial);
+                // A control has its instant and its counters like the others; nothing will ever be dropped.
+                if !drop.is_none() {
+                    self.undropped.insert(trial);
+                }
                 self.in_force.insert(trial, true);
                 Kind::FaultApplied { tuple, before: applied.before, after: applied.after, age_at_fault_s }
             }

@@ -12,7 +12,7 @@ use crate::fault::FaultTable;
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
 use crate::host::{procfs, signals};
-use crate::lab::{ADMIN, ArmNet, Lab, LabError, LabSpec, RouterNs};
+use crate::lab::{ADMIN, ArmNet, Lab, LabError, LabSpec, Patience, RouterNs};
 use crate::observe::SockDiag;
 use crate::plan::Plan;
 use crate::scenario::BrokerKind;
@@ -20,6 +20,7 @@ use crate::store::{EventLog, MemoryUse, RunDir, StoreError};
 use crate::subject::protocol::{Command, Target};
 use crate::units::{Offset, TrialId, seconds};
 use std::net::SocketAddrV4;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -86,13 +87,20 @@ pub fn run(job: &Job, progress: &mut dyn FnMut(Progress)) -> (Facts, Result<Endi
     let result = (|| {
         let mut events = RunDir::existing(&job.out).event_log(clock).map_err(store)?;
         let (sender, inbox) = channel();
+        let patience = Patience::new(clock);
         signals::forward({
-            let sender = sender.clone();
-            move || sender.send(Message::Interrupt).is_ok()
+            let (sender, interrupted) = (sender.clone(), patience.interrupted.clone());
+            move || {
+                interrupted.store(true, Ordering::Relaxed);
+                sender.send(Message::Interrupt).is_ok()
+            }
         })
         .map_err(harness("signals"))?;
         progress(Progress::stage("building the lab and starting its brokers"));
-        let lab = Lab::build(&lab_spec(job), clock).map_err(lab_error)?;
+        let lab = match Lab::build(&lab_spec(job), &patience) {
+            Err(LabError::Interrupted) => return Ok(Ending::Interrupted),
+            built => built.map_err(lab_error)?,
+        };
         facts.phases_s.insert("lab".into(), seconds(clock.now().since(Offset::ZERO)));
         for broker in &lab.brokers {
             events.hide(&broker.password);
@@ -384,8 +392,6 @@ impl<'a> Run<'a> {
                 let arm = self.arm_of(trial);
                 self.children[arm].send(&Command::Fill { trial });
             }
-            // A control is watched like the others, with nothing in its way.
-            Order::Cut { drop, .. } if drop.is_none() => {}
             Order::Cut { trial, at, tuple, scope, drop } => {
                 let client = self.arm_of(trial);
                 self.ask(Request::Cut { trial, at, tuple, scope, drop, client });
