@@ -6,6 +6,7 @@ mod doctor;
 mod engine;
 mod exit;
 mod guest;
+mod jobs;
 mod list;
 mod machine;
 mod predict;
