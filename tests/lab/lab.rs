@@ -13,6 +13,7 @@ use halfopen::lab::{ArmNet, Lab, LabError, LabSpec, PRODUCER, Patience, RouterNs
 use halfopen::observe::broker_log::LogWatch;
 use halfopen::observe::redis_clients::ClientsWatch;
 use halfopen::scenario::{BrokerKind, BrokerSettings};
+use halfopen::units::Pace;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -103,7 +104,7 @@ fn both_brokers_are_reached_from_each_arm_with_the_trials_own_address() {
     let (sender, events) = channel();
     let clock = Clock::start();
     let log = LogWatch::start(&rabbit.log, clock, sender.clone()).unwrap();
-    let every = Duration::from_millis(20);
+    let every = Pace::new(Duration::from_millis(20), 50);
     let (ns, at, password) = (&lab.producer, redis_broker.admin(), &redis_broker.password);
     let table = ClientsWatch::start(ns, at, password, every, clock, sender).unwrap();
     let tuple = |s: &TcpStream| match (s.local_addr().unwrap(), s.peer_addr().unwrap()) {

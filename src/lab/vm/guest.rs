@@ -6,8 +6,9 @@
 
 use super::command::{FRESH, GuestEnd, GuestSpec, is_hidden};
 use crate::host::clock::Clock;
+use crate::host::guest::in_user_mode_linux;
 use crate::host::process::{Launch, Process, Stream};
-use crate::host::procfs;
+use crate::host::{procfs, signals};
 use nix::mount::{MsFlags, mount};
 use nix::sys::reboot::{RebootMode, reboot};
 use nix::sys::signal::{Signal, kill};
@@ -17,6 +18,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// The hidden subcommand that the kernel's command line names.
@@ -50,12 +53,6 @@ pub fn guest_main(args: &[String]) -> i32 {
     nix::unistd::sync();
     let _ = reboot(RebootMode::RB_POWER_OFF);
     1
-}
-
-/// The root of a guest is the host's tree, by a file system that only user-mode Linux has.
-fn in_user_mode_linux() -> bool {
-    const HOSTFS_SUPER_MAGIC: i64 = 0x00c0_ffee;
-    nix::sys::statfs::statfs("/").is_ok_and(|fs| fs.filesystem_type().0 == HOSTFS_SUPER_MAGIC)
 }
 
 fn mount_at(kind: &str, at: &str, options: &str, flags: MsFlags) -> io::Result<()> {
@@ -95,6 +92,8 @@ fn prepare(spec: &GuestSpec) -> io::Result<()> {
     // Otherwise each new namespace has the fallback devices of the kernel's tunnels; a stock kernel has those as modules
     // that are not loaded. A kernel without tunnels has no such switch.
     let _ = fs::write("/proc/sys/net/core/fb_tunnels_only_for_init_net", "1");
+    // For the ends of sockets; without it they are looked for by `sock_diag`, and the run says so.
+    let _ = mount_at("tracefs", "/sys/kernel/tracing", "", none);
     sethostname(&spec.hostname)?;
     loopback_up().map_err(|e| io::Error::other(format!("bring the loopback up: {e}")))
 }
@@ -130,8 +129,22 @@ fn run(spec: &GuestSpec) -> GuestEnd {
     // Zero of this clock is the zero of CLOCK_MONOTONIC: the guest's boot.
     let clock = Clock::from_zero(0);
     let lacks = super::features::lacking();
+    // Before any other thread exists. Ctrl-Alt-Del, which the outside sends, is then a SIGINT to this process.
+    let main = Arc::new(AtomicU32::new(0));
+    let command = main.clone();
+    let forwarded = signals::forward(move || {
+        let pid = i32::try_from(command.load(Ordering::Relaxed)).unwrap_or(0);
+        if pid > 0 {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGINT);
+        }
+        true
+    });
+    if forwarded.is_ok() {
+        let _ = nix::sys::reboot::set_cad_enabled(false);
+    }
     start_beat(spec, clock);
-    let (code, error) = match start(spec).and_then(reap_until_end) {
+    let started = start(spec).inspect(|process| main.store(process.pid(), Ordering::Relaxed));
+    let (code, error) = match started.and_then(reap_until_end) {
         Ok(code) => (code, None),
         Err(e) => (127, Some(e.to_string())),
     };
@@ -204,7 +217,6 @@ mod tests {
 
     #[test]
     fn on_an_ordinary_machine_it_refuses() {
-        assert!(!in_user_mode_linux());
         assert_eq!(guest_main(&["/nonexistent".into()]), 2);
     }
 }
