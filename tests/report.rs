@@ -288,6 +288,7 @@ fn foreign_directories_are_refused_and_earlier_runs_cleared() {
     let dir = RunDir::create(&own).unwrap();
     dir.write("trials.csv", b"old").unwrap();
     fs::write(own.join("notes.txt"), "a person's").unwrap();
+    drop(dir);
     RunDir::create(&own).unwrap();
     let mut names: Vec<_> =
         fs::read_dir(&own).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();

@@ -90,12 +90,11 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Processor time of kernel and processes since an earlier sample; what a process used that came and went between
-    /// the two is not known.
+    /// Processor time of kernel and processes since an earlier sample. A process counts from its first sample on; what
+    /// one used that came and went between the two is not known.
     fn used_since(&self, last: &Self) -> Duration {
         let processes = self.process_cpu.iter();
-        let used =
-            processes.map(|(pid, cpu)| cpu.saturating_sub(last.process_cpu.get(pid).copied().unwrap_or_default()));
+        let used = processes.map(|(pid, cpu)| cpu.saturating_sub(last.process_cpu.get(pid).copied().unwrap_or(*cpu)));
         self.kernel_cpu.saturating_sub(last.kernel_cpu) + used.sum::<Duration>()
     }
 }
@@ -202,7 +201,8 @@ mod tests {
 
     #[test]
     fn a_burst_of_work_between_system_calls_is_no_spin() {
-        let bursts = (0..18).map(|t| {
+        // 2 s of processor time a second: below the stall limit, beyond the spin limit.
+        let bursts = (0..9).map(|t| {
             sample(f64::from(t), if t % 3 == 0 { f64::from(t) } else { f64::from(t - t % 3) }, f64::from(t), 3)
         });
         assert_eq!(first_verdict(bursts), None);
