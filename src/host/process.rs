@@ -289,6 +289,20 @@ impl Drop for Process {
     }
 }
 
+/// Calls a function from a thread of its own when a process ends, without reaping it. The thread lives until then.
+///
+/// # Errors
+/// `ESRCH` when there is no such process; when no thread can be started.
+pub fn on_end(pid: u32, call: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let fd = pidfd_open(pid)?;
+    let wait = move || {
+        let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
+        while poll(&mut fds, PollTimeout::NONE) == Err(Errno::EINTR) {}
+        call();
+    };
+    std::thread::Builder::new().name(format!("end of {pid}")).spawn(wait).map(drop)
+}
+
 /// Opens a pidfd.
 ///
 /// # Errors
@@ -368,6 +382,15 @@ pub fn output(program: &Path, args: &[&str], limit: Duration) -> io::Result<(Exi
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_is_told_and_still_left_to_its_owner() {
+        let mut process = Launch::new("/bin/sh").args(["-c", "exit 3"]).spawn().unwrap();
+        let (sender, ended) = std::sync::mpsc::channel();
+        on_end(process.pid(), move || sender.send(()).unwrap()).unwrap();
+        ended.recv().unwrap();
+        assert_eq!(process.try_wait().unwrap().and_then(|s| s.code()), Some(3));
+    }
 
     #[test]
     fn a_program_that_is_not_there_is_named() {

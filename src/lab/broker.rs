@@ -7,6 +7,7 @@ use crate::host::netns::NetNs;
 use crate::host::process::Process;
 use crate::host::procfs::{Usage, tree_usage};
 use crate::scenario::BrokerKind;
+use crate::units::Pace;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
@@ -17,8 +18,8 @@ use std::time::Duration;
 /// How long a broker may take until it answers. RabbitMQ takes 4 to 8 s, and several times that on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 
-/// Time between two attempts to reach a broker that starts.
-const POLL: Duration = Duration::from_millis(20);
+/// Time between two attempts to reach a broker that starts, by the time since its start.
+const PACE: Pace = Pace::new(Duration::from_millis(20), 20).at_most(Duration::from_millis(500));
 
 /// A broker that runs in the lab. Dropped, it is killed; [`super::Lab::close`] also says what went wrong.
 #[derive(Debug)]
@@ -138,7 +139,7 @@ pub(super) fn wait_ready(
         let Err(error) = attempt else { return Ok(took) };
         // The pause between two attempts is also the watch for an early end.
         if let Some(status) =
-            process.wait_at_most(POLL).map_err(|source| LabError::Io { kind, what: "wait for it", source })?
+            process.wait_at_most(PACE.after(took)).map_err(|source| LabError::Io { kind, what: "wait for it", source })?
         {
             return Err(broken(format!("ended while it started ({status})")));
         }

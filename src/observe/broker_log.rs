@@ -7,6 +7,7 @@
 use super::Tail;
 use crate::events::{Event, Kind, Source, Tuple};
 use crate::host::clock::Clock;
+use crate::units::Pace;
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -139,8 +140,8 @@ fn tuple_in(text: &str) -> Option<Tuple> {
     Some(Tuple { local, peer })
 }
 
-/// Time between two looks at the file.
-const POLL: Duration = Duration::from_millis(50);
+/// Time between two looks at the file, by the time since it last grew. The times in it are the broker's own.
+const PACE: Pace = Pace::new(Duration::from_millis(50), 50);
 
 /// Follows a log on a thread of its own and sends a [`Kind::BrokerEnd`] for each end.
 #[derive(Debug)]
@@ -158,9 +159,15 @@ impl LogWatch {
         let (stop, stopped) = channel();
         let (mut tail, mut reader) = (Tail::new(path), LogReader::default());
         let thread = std::thread::Builder::new().name("broker-log".into()).spawn(move || {
+            let mut grew = clock.now();
             loop {
-                let last = !matches!(stopped.recv_timeout(POLL), Err(RecvTimeoutError::Timeout));
-                for entry in tail.lines()?.iter().filter_map(|line| reader.line(line)) {
+                let pause = PACE.after(clock.now().since(grew));
+                let last = !matches!(stopped.recv_timeout(pause), Err(RecvTimeoutError::Timeout));
+                let lines = tail.lines()?;
+                if !lines.is_empty() {
+                    grew = clock.now();
+                }
+                for entry in lines.iter().filter_map(|line| reader.line(line)) {
                     if let Some(event) = event_of(entry, clock) {
                         // Nobody listens any more: the run is over.
                         if events.send(event).is_err() {

@@ -60,6 +60,12 @@ impl KernelEnds {
         }
     }
 
+    /// Whether an end waits for its error.
+    #[must_use]
+    pub fn pending(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
     /// The ends whose error, if there is one, is known by `now`: everything up to 10 ms before, in order of time.
     /// `now` is a clock reading from before the records were fetched.
     pub fn take(&mut self, now: Offset) -> Vec<KernelEnd> {

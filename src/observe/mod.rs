@@ -12,10 +12,14 @@ pub mod redis_clients;
 mod sock_diag;
 mod tail;
 mod trace_format;
+mod trace_pipe;
 mod tracepoint;
+mod traces;
 
 pub use ends::{KernelEnd, KernelEnds};
 pub use polled::{PolledEnd, PolledEnds};
 pub use sock_diag::{SockDiag, SockDiagError, States};
 pub use tail::Tail;
+pub use trace_pipe::TracePipe;
 pub use tracepoint::{TraceRecord, TraceWhat, Tracepoints, Unavailable};
+pub use traces::Traces;

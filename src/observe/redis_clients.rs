@@ -7,7 +7,7 @@
 use crate::events::{Event, Kind, Source, Tuple};
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
-use crate::units::Offset;
+use crate::units::{Offset, Pace};
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
@@ -20,12 +20,16 @@ use std::time::Duration;
 pub struct ClientTable {
     clients: HashMap<u64, (Tuple, String)>,
     asked: Option<Offset>,
+    changed: Offset,
 }
 
 impl ClientTable {
     /// Takes the next answer of `CLIENT LIST`, asked at `asked` and read at `answered`; returns the ends.
     pub fn update(&mut self, list: &str, asked: Offset, answered: Offset) -> Vec<Event> {
         let now: HashMap<u64, (Tuple, String)> = list.lines().filter_map(client_of).collect();
+        if now.len() != self.clients.len() || now.keys().any(|id| !self.clients.contains_key(id)) {
+            self.changed = answered;
+        }
         let mut gone: Vec<(u64, Tuple, String)> = std::mem::replace(&mut self.clients, now)
             .into_iter()
             .filter(|(id, _)| !self.clients.contains_key(id))
@@ -39,6 +43,12 @@ impl ClientTable {
                 Event::of_run(answered, Source::Broker, Kind::BrokerEnd { tuple, reason: "gone".into(), text })
             })
             .collect()
+    }
+
+    /// When a client last came or went, as far as the polls saw.
+    #[must_use]
+    pub fn changed(&self) -> Offset {
+        self.changed
     }
 
     /// How many clients there were at the last poll, the poller's own among them.
@@ -69,7 +79,8 @@ pub struct ClientsWatch {
 }
 
 impl ClientsWatch {
-    /// Connects from the namespace, logs in and takes the first table before it returns.
+    /// Connects from the namespace, logs in and takes the first table before it returns. `pace` is by the time since a
+    /// client last came or went.
     ///
     /// # Errors
     /// When Redis can't be reached or refuses.
@@ -77,7 +88,7 @@ impl ClientsWatch {
         ns: &NetNs,
         server: SocketAddrV4,
         password: &str,
-        interval: Duration,
+        pace: Pace,
         clock: Clock,
         events: Sender<Event>,
     ) -> io::Result<Self> {
@@ -90,7 +101,8 @@ impl ClientsWatch {
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new().name("redis-clients".into()).spawn(move || {
             loop {
-                let last = !matches!(stopped.recv_timeout(interval), Err(RecvTimeoutError::Timeout));
+                let pause = pace.after(clock.now().since(table.changed()));
+                let last = !matches!(stopped.recv_timeout(pause), Err(RecvTimeoutError::Timeout));
                 for event in poll(&mut redis, &mut table, clock)? {
                     // Nobody listens any more: the run is over.
                     if events.send(event).is_err() {

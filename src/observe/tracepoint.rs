@@ -15,7 +15,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 use thiserror::Error;
@@ -38,6 +38,9 @@ pub enum Unavailable {
     /// `perf_event_open` needs root (or `CAP_PERFMON`) on the machine itself.
     #[error("perf events of the whole machine need root or CAP_PERFMON: {0}")]
     NotPermitted(#[source] io::Error),
+    /// The guest's own tracefs does not do what it should.
+    #[error("the guest's trace can't be read: {0}")]
+    NoTrace(#[source] io::Error),
     /// Perf events fail otherwise.
     #[error("perf events can't be opened: {0}")]
     NoPerf(#[source] io::Error),
@@ -140,13 +143,19 @@ impl Tracepoints {
     /// # Errors
     /// When polling fails; a signal counts as the end of the wait.
     pub fn wait(&self, at_most: Duration) -> io::Result<bool> {
-        let mut fds: Vec<_> = self.rings.iter().map(|ring| PollFd::new(ring.as_fd(), PollFlags::POLLIN)).collect();
+        let mut fds: Vec<_> = self.fds().into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::MAX);
         match poll(&mut fds, timeout) {
             Ok(ready) => Ok(ready > 0),
             Err(nix::errno::Errno::EINTR) => Ok(false),
             Err(e) => Err(e.into()),
         }
+    }
+
+    /// Descriptors that become readable when there are records.
+    #[must_use]
+    pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.rings.iter().map(AsFd::as_fd).collect()
     }
 
     /// The records since the last call, of every IPv4 TCP socket of the machine, in order of time.

@@ -71,6 +71,12 @@ impl EventLog {
         self.flush_if_due(self.clock.now())
     }
 
+    /// When [`Self::tick`] has to be called at the latest; `None` when nothing is waiting.
+    #[must_use]
+    pub fn due(&self) -> Option<Offset> {
+        self.pending.then(|| self.flushed + FLUSH_EVERY)
+    }
+
     fn flush_if_due(&mut self, now: Offset) -> Result<(), StoreError> {
         if self.pending && now.since(self.flushed) >= FLUSH_EVERY { self.flush() } else { Ok(()) }
     }

@@ -5,9 +5,11 @@
 
 mod duration;
 mod offset;
+mod pace;
 
 pub use duration::{DurationError, Setting, parse_duration, parse_rate, print_duration, seconds};
 pub use offset::Offset;
+pub use pace::Pace;
 
 use std::fmt;
 

@@ -12,6 +12,7 @@ use halfopen::host::procfs::{Identity, command_line, identity, is_running};
 use halfopen::lab::{ArmNet, Lab, LabError, LabSpec, PRODUCER, Patience, RouterNs};
 use halfopen::observe::broker_log::LogWatch;
 use halfopen::observe::redis_clients::ClientsWatch;
+use halfopen::units::Pace;
 use halfopen::scenario::{BrokerKind, BrokerSettings};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -103,7 +104,7 @@ fn both_brokers_are_reached_from_each_arm_with_the_trials_own_address() {
     let (sender, events) = channel();
     let clock = Clock::start();
     let log = LogWatch::start(&rabbit.log, clock, sender.clone()).unwrap();
-    let every = Duration::from_millis(20);
+    let every = Pace::new(Duration::from_millis(20), 50);
     let (ns, at, password) = (&lab.producer, redis_broker.admin(), &redis_broker.password);
     let table = ClientsWatch::start(ns, at, password, every, clock, sender).unwrap();
     let tuple = |s: &TcpStream| match (s.local_addr().unwrap(), s.peer_addr().unwrap()) {

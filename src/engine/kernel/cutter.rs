@@ -9,9 +9,9 @@ use crate::fault::{Cut, FaultTable};
 use crate::host::clock::Clock;
 use crate::observe::SockDiag;
 use crate::scenario::{Directions, Scope};
-use crate::units::{Offset, TrialId};
+use crate::units::{Offset, Pace, TrialId};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -74,20 +74,21 @@ pub struct Cutter {
     events: Sender<Message>,
     due: BinaryHeap<Reverse<(Offset, Due)>>,
     planned: Vec<Planned>,
-    /// Trials whose fault is in force and whose first drop has not been seen.
-    undropped: HashSet<TrialId>,
+    /// Trials whose fault is in force and whose first drop has not been seen, with the time of their cut.
+    undropped: BTreeMap<TrialId, Offset>,
     in_force: HashMap<TrialId, bool>,
     finished: HashSet<TrialId>,
-    last_poll: Option<Offset>,
-    /// Time between two looks for first drops: long enough that looking takes a tenth of it.
-    poll_every: Duration,
+    last_look: Option<Offset>,
+    /// How long the last look took: nine tenths of the time belong to the cuts.
+    look_took: Duration,
 }
 
-/// How often the counters are read for the first drop, at most.
-const POLL: Duration = Duration::from_millis(50);
+/// Time between two readings of the counters for first drops, by the time since the youngest cut without one: what a
+/// drop is bracketed by stays within 2 % of its time.
+const PACE: Pace = Pace::new(Duration::from_millis(50), 50);
 /// Up to this many trials are read one by one (0.2 ms each) instead of all sets at once (14 ms for 1,000 trials).
 const FEW: usize = 50;
-/// No look is begun so shortly before a cut: it would come late.
+/// No look is begun so shortly before a cut.
 const CUT_FIRST: Duration = Duration::from_millis(20);
 
 impl Cutter {
@@ -100,27 +101,41 @@ impl Cutter {
             events,
             due: BinaryHeap::new(),
             planned: Vec::new(),
-            undropped: HashSet::new(),
+            undropped: BTreeMap::new(),
             in_force: HashMap::new(),
             finished: HashSet::new(),
-            last_poll: None,
-            poll_every: POLL,
+            last_look: None,
+            look_took: Duration::ZERO,
         }
     }
 
     /// Serves requests until their sender is gone; returns the table for an orderly close.
     pub fn serve(mut self, requests: &Receiver<Request>) -> FaultTable {
         loop {
-            let now = self.clock.now();
-            let next = self.due.peek().map(|Reverse((at, _))| at.since(now));
-            let poll = if self.undropped.is_empty() { Duration::from_secs(1) } else { self.poll_every };
-            match requests.recv_timeout(next.unwrap_or(poll).min(poll)) {
+            let next_cut = self.due.peek().map(|Reverse((at, _))| *at);
+            let request = match next_cut.into_iter().chain(self.next_look()).min() {
+                Some(at) => requests.recv_timeout(at.since(self.clock.now())),
+                None => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match request {
                 Ok(request) => self.take(request),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.table,
             }
             self.serve_due();
-            self.poll_first_drops();
+            self.look_for_first_drops();
+        }
+    }
+
+    /// When to look for first drops again; `None` while there is none to come.
+    fn next_look(&self) -> Option<Offset> {
+        let youngest = *self.undropped.values().max()?;
+        let last = self.last_look.unwrap_or(youngest);
+        let next = last + PACE.after(last.since(youngest)).max(self.look_took * 10);
+        // No look is begun shortly before a cut: it would make the cut late. It follows right after it.
+        match self.due.peek() {
+            Some(Reverse((cut, _))) if *cut < next + CUT_FIRST => Some(next.max(*cut)),
+            _ => Some(next),
         }
     }
 
@@ -165,7 +180,7 @@ impl Cutter {
             Ok(applied) => {
                 // A control has its instant and its counters like the others; nothing will ever be dropped.
                 if !drop.is_none() {
-                    self.undropped.insert(trial);
+                    self.undropped.insert(trial, applied.after);
                 }
                 self.in_force.insert(trial, true);
                 Kind::FaultApplied { tuple, before: applied.before, after: applied.after, age_at_fault_s }
@@ -201,28 +216,27 @@ impl Cutter {
         }
     }
 
-    fn poll_first_drops(&mut self) {
+    fn look_for_first_drops(&mut self) {
         let now = self.clock.now();
-        let early = self.last_poll.is_some_and(|last| now.since(last) < self.poll_every);
-        let cut_is_near = self.due.peek().is_some_and(|Reverse((at, _))| *at < now + CUT_FIRST);
-        if self.undropped.is_empty() || early || cut_is_near {
+        if self.next_look().is_none_or(|at| now < at) {
             return;
         }
         let dropped = self.dropped_now();
         let seen = self.clock.now();
         for trial in dropped {
-            self.undropped.remove(&trial);
-            let kind = Kind::FirstDrop { not_before: self.last_poll };
+            // A cut since the last look is what the drop came after, not that look.
+            let cut = self.undropped.remove(&trial);
+            let kind = Kind::FirstDrop { not_before: self.last_look.max(cut) };
             let _ = self.events.send(Message::Event(Event::of_trial(seen, Source::Harness, trial, kind)));
         }
-        self.last_poll = Some(now);
-        self.poll_every = POLL.max(seen.since(now) * 10);
+        self.last_look = Some(now);
+        self.look_took = seen.since(now);
     }
 
     /// Those that have seen a packet dropped. A reading that fails is repeated at the next look.
     fn dropped_now(&mut self) -> Vec<TrialId> {
         let any = |c: &Counters| c.dropped_to_broker + c.dropped_to_client > 0;
-        let waiting: Vec<TrialId> = self.undropped.iter().copied().collect();
+        let waiting: Vec<TrialId> = self.undropped.keys().copied().collect();
         if waiting.len() <= FEW {
             return waiting
                 .into_iter()

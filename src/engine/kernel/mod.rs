@@ -5,6 +5,7 @@
 
 mod children;
 mod cutter;
+mod looks;
 mod observers;
 mod registry;
 mod run;
@@ -24,4 +25,6 @@ pub enum Message {
     Child(usize, children::ChildNews),
     /// SIGINT, SIGTERM or SIGHUP.
     Interrupt,
+    /// A broker's process ended.
+    BrokerEnded,
 }

@@ -1,6 +1,7 @@
 //! Starts and stops the observers' threads, and says which source each observation comes from.
 
 use super::Message;
+use super::looks::Told;
 use super::registry::Registry;
 use super::watch::Watch;
 use crate::events::Event;
@@ -8,21 +9,23 @@ use crate::host::clock::Clock;
 use crate::lab::Lab;
 use crate::observe::broker_log::LogWatch;
 use crate::observe::redis_clients::ClientsWatch;
-use crate::observe::{SockDiag, Tracepoints};
+use crate::observe::{SockDiag, Traces};
 use crate::scenario::BrokerKind;
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::units::Pace;
+use std::io::{self, PipeWriter};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Time between two looks at Redis' client list.
-const CLIENT_LIST_EVERY: Duration = Duration::from_millis(200);
+/// Time between two looks at Redis' client list, by the time since it last changed.
+const CLIENT_LIST: Pace = Pace::new(Duration::from_millis(200), 50);
 
 /// The running observers.
 pub struct Observers {
-    stop: Arc<AtomicBool>,
+    /// Dropped, it ends the looks at sockets.
+    told: Option<Sender<Told>>,
+    /// Dropped, it ends the trace.
+    trace: Option<PipeWriter>,
     threads: Vec<JoinHandle<()>>,
     logs: Vec<LogWatch>,
     clients: Vec<ClientsWatch>,
@@ -41,22 +44,31 @@ impl Observers {
         lab: &Lab,
         sockets: Vec<SockDiag>,
     ) -> io::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let watch = Watch { clock, registry: registry.clone(), events: events.clone(), stop: stop.clone() };
-        let mut this = Self { stop, threads: Vec::new(), logs: Vec::new(), clients: Vec::new(), sources: Vec::new() };
-        let traced = match Tracepoints::open(clock) {
-            Ok(tracepoints) => {
+        let (told, news) = channel();
+        let (end, trace) = std::io::pipe()?;
+        let watch = Watch { clock, registry: registry.clone(), events: events.clone() };
+        let mut this = Self {
+            told: Some(told),
+            trace: Some(trace),
+            threads: Vec::new(),
+            logs: Vec::new(),
+            clients: Vec::new(),
+            sources: Vec::new(),
+        };
+        let traced = match Traces::open(clock) {
+            Ok(traces) => {
                 let watch = watch.clone();
-                this.thread("tracepoints", move || watch.trace(tracepoints))?;
+                this.thread("tracepoints", move || watch.trace(traces, &end))?;
                 this.sources.push("kernel_end: tracepoint".into());
                 true
             }
             Err(why) => {
-                this.sources.push(format!("kernel_end: sock_diag every 20 ms, because {why}"));
+                let how = "sock_diag every 20 ms, every 2 % of the time since the cut, and when a timer is due";
+                this.sources.push(format!("kernel_end: {how}, because {why}"));
                 false
             }
         };
-        this.thread("sock_diag", move || watch.sockets(sockets, !traced))?;
+        this.thread("sock_diag", move || watch.sockets(sockets, !traced, &news))?;
         this.brokers(clock, registry, events, lab)?;
         Ok(this)
     }
@@ -71,9 +83,11 @@ impl Observers {
                 }
                 BrokerKind::Redis => {
                     let (ns, login) = (&lab.producer, &broker.password);
-                    let every = CLIENT_LIST_EVERY;
-                    self.clients.push(ClientsWatch::start(ns, broker.admin(), login, every, clock, sender.clone())?);
-                    self.sources.push(format!("broker_end of redis: CLIENT LIST every {} ms", every.as_millis()));
+                    let sender = sender.clone();
+                    self.clients.push(ClientsWatch::start(ns, broker.admin(), login, CLIENT_LIST, clock, sender)?);
+                    self.sources.push(
+                        "broker_end of redis: CLIENT LIST every 200 ms, or every 2 % of the time without a change".into(),
+                    );
                 }
                 BrokerKind::None => {}
             }
@@ -87,6 +101,14 @@ impl Observers {
         Ok(())
     }
 
+    /// Tells what the sockets may show.
+    pub fn tell(&self, told: Told) {
+        if let Some(sender) = &self.told {
+            // The thread ends before its time only by a panic, which `stop` reports.
+            let _ = sender.send(told);
+        }
+    }
+
     /// Which observation comes from where.
     pub fn sources(&self) -> Vec<String> {
         self.sources.clone()
@@ -97,7 +119,7 @@ impl Observers {
     /// # Errors
     /// What could no longer be observed: ends after that moment may be missing.
     pub fn stop(&mut self) -> Vec<io::Error> {
-        self.stop.store(true, Ordering::Relaxed);
+        (self.told, self.trace) = (None, None);
         let mut errors: Vec<io::Error> = self.logs.drain(..).filter_map(|w| w.stop().err()).collect();
         errors.extend(self.clients.drain(..).filter_map(|w| w.stop().err()));
         for thread in self.threads.drain(..) {

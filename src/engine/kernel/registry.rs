@@ -10,8 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Known {
     /// Its trial.
     pub trial: TrialId,
-    /// Whether it is the connection under test and its fault is in force.
-    pub cut: bool,
 }
 
 /// Shared by all threads of the engine.
@@ -26,23 +24,11 @@ impl Registry {
 
     /// A connection was made.
     pub fn add(&self, tuple: Tuple, trial: TrialId) {
-        self.map().insert(tuple, Known { trial, cut: false });
-    }
-
-    /// The fault of this connection is in force.
-    pub fn mark_cut(&self, tuple: Tuple) {
-        if let Some(known) = self.map().get_mut(&tuple) {
-            known.cut = true;
-        }
+        self.map().insert(tuple, Known { trial });
     }
 
     /// What is known of a connection.
     pub fn get(&self, tuple: &Tuple) -> Option<Known> {
         self.map().get(tuple).copied()
-    }
-
-    /// All connections that are known.
-    pub fn snapshot(&self) -> HashMap<Tuple, Known> {
-        self.map().clone()
     }
 }

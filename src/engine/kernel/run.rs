@@ -3,6 +3,7 @@
 use super::Message;
 use super::children::{Child, ChildNews};
 use super::cutter::{Cutter, Request};
+use super::looks::Told;
 use super::observers::Observers;
 use super::registry::Registry;
 use super::tracker::{Order, Tracker};
@@ -11,6 +12,7 @@ use crate::events::{Event, Kind, Source};
 use crate::fault::FaultTable;
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
+use crate::host::process::on_end;
 use crate::host::{procfs, signals};
 use crate::lab::{ADMIN, ArmNet, Lab, LabError, LabSpec, Patience, RouterNs};
 use crate::observe::SockDiag;
@@ -18,7 +20,7 @@ use crate::plan::Plan;
 use crate::scenario::BrokerKind;
 use crate::store::{EventLog, MemoryUse, RunDir, StoreError};
 use crate::subject::protocol::{Command, Target};
-use crate::units::{Offset, TrialId, seconds};
+use crate::units::{Offset, Pace, TrialId, seconds};
 use std::net::SocketAddrV4;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -28,8 +30,8 @@ use thiserror::Error;
 
 /// How long connections may take to be consuming before their trials are void.
 const OPEN_PATIENCE: Duration = Duration::from_secs(60);
-/// How often the tracker is asked without an event.
-const TICK: Duration = Duration::from_millis(50);
+/// Time between two words about the progress, by the time since the run began.
+const PROGRESS: Pace = Pace::new(Duration::from_millis(100), 100).at_most(Duration::from_secs(30));
 /// Descriptors that a child may need: a few a connection.
 const NOFILE: u64 = 65_536;
 
@@ -202,6 +204,10 @@ impl<'a> Run<'a> {
             inbox,
             facts,
         };
+        for broker in &run.lab.brokers {
+            let sender = sender.clone();
+            on_end(broker.pid(), move || drop(sender.send(Message::BrokerEnded))).map_err(harness("broker"))?;
+        }
         run.start_children(&sender)?;
         Ok(run)
     }
@@ -236,12 +242,18 @@ impl<'a> Run<'a> {
     fn dispatch(&mut self, events: &mut EventLog, progress: &mut dyn FnMut(Progress)) -> Result<Ending, EngineError> {
         let mut hello = vec![false; self.children.len()];
         let mut tracker: Option<Tracker<'_>> = None;
-        let mut last_tick = self.clock.now();
+        let mut say_progress = self.clock.now();
         let mut interrupted = false;
         let total = self.plan.trials.len();
         loop {
             let mut orders = Vec::new();
-            match self.inbox.recv_timeout(TICK) {
+            let due = tracker.as_ref().and_then(Tracker::next_deadline);
+            let due = due.into_iter().chain(events.due()).chain(tracker.as_ref().map(|_| say_progress)).min();
+            let message = match due {
+                Some(at) => self.inbox.recv_timeout(at.since(self.clock.now())),
+                None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match message {
                 Ok(Message::Event(event)) => {
                     self.note(&event);
                     events.append(&event).map_err(store)?;
@@ -264,6 +276,7 @@ impl<'a> Run<'a> {
                     orders.extend(self.child_ended(index, &status, events, tracker.as_mut())?);
                 }
                 Ok(Message::Interrupt) => interrupted = true,
+                Ok(Message::BrokerEnded) => self.check_brokers()?,
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => events.tick().map_err(store)?,
             }
             let now = self.clock.now();
@@ -279,10 +292,9 @@ impl<'a> Run<'a> {
                 }
                 continue;
             };
-            if now.since(last_tick) >= TICK {
-                last_tick = now;
-                self.check_brokers()?;
-                orders.extend(tracker.tick(now));
+            orders.extend(tracker.tick(now));
+            if now >= say_progress {
+                say_progress = now + PROGRESS.after(now.since(Offset::ZERO));
                 progress(self.progress(tracker, now));
             }
             if interrupted {
@@ -322,11 +334,21 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Tells the observers of connections and cuts.
+    /// Tells the observers of connections, of cuts, and of what the sockets may show.
     fn note(&self, event: &Event) {
-        match (&event.kind, event.trial) {
-            (Kind::Connected { tuple, .. }, Some(trial)) => self.registry.add(*tuple, trial),
-            (Kind::FaultApplied { tuple, .. }, _) => self.registry.mark_cut(*tuple),
+        let Some(trial) = event.trial else { return };
+        match &event.kind {
+            Kind::Connected { tuple, .. } => {
+                self.registry.add(*tuple, trial);
+                self.observers.tell(Told::Watch { tuple: *tuple, trial, client: self.arm_of(trial), cut: false });
+            }
+            Kind::FaultApplied { tuple, .. } => {
+                self.observers.tell(Told::Watch { tuple: *tuple, trial, client: self.arm_of(trial), cut: true });
+            }
+            Kind::Sent { .. } | Kind::Notice { .. } | Kind::FaultHealed { .. } => {
+                let wrote = matches!(event.kind, Kind::Sent { .. });
+                self.observers.tell(Told::Look { trial, client: self.arm_of(trial), wrote });
+            }
             _ => {}
         }
     }

@@ -71,6 +71,8 @@ pub struct Tracker<'a> {
     open_deadline: Offset,
     started: bool,
     active: usize,
+    /// The earliest end of a horizon among the trials that are cut and have not ended; may be too early, never too late.
+    next_horizon: Option<Offset>,
 }
 
 impl<'a> Tracker<'a> {
@@ -85,7 +87,15 @@ impl<'a> Tracker<'a> {
             open_deadline: now + patience,
             started: false,
             active: n,
+            next_horizon: None,
         }
+    }
+
+    /// When [`Self::tick`] has something to do although nothing happens until then; `None` when only events can change
+    /// anything.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Offset> {
+        if self.started { self.next_horizon } else { Some(self.open_deadline) }
     }
 
     /// Whether every trial has ended.
@@ -128,6 +138,8 @@ impl<'a> Tracker<'a> {
             }
             Kind::FaultApplied { after, .. } => {
                 state.applied = Some(*after);
+                let ends = *after + self.plan.scenario.horizon;
+                self.next_horizon = Some(self.next_horizon.map_or(ends, |next| next.min(ends)));
                 let fault = &self.plan.scenario.faults[trial.fault];
                 if let Some(duration) = fault.duration.get() {
                     orders.push(Order::Heal { trial: id, at: *after + duration });
@@ -140,27 +152,26 @@ impl<'a> Tracker<'a> {
             }
             _ => {}
         }
+        if self.complete(index) {
+            orders.extend(self.end(index, "complete"));
+        }
         orders
     }
 
-    /// What is due at `now`. Call it after each event and at least each 100 ms.
+    /// What is due at `now`. Call it after each event and at [`Self::next_deadline`].
     pub fn tick(&mut self, now: Offset) -> Vec<Order> {
         let mut orders = Vec::new();
         if !self.started && (self.opening == 0 || now >= self.open_deadline) {
             self.started = true;
             orders.extend(self.start(now));
         }
-        for index in 0..self.states.len() {
-            let state = &self.states[index];
-            if state.ended || !self.started {
-                continue;
+        if self.next_horizon.is_some_and(|next| now >= next) {
+            for index in 0..self.states.len() {
+                if self.horizon_of(index).is_some_and(|end| now >= end) {
+                    orders.extend(self.end(index, "horizon"));
+                }
             }
-            let zero = state.applied.or_else(|| state.due.filter(|_| self.is_control(index)));
-            if zero.is_some_and(|zero| now >= zero + self.plan.scenario.horizon) {
-                orders.extend(self.end(index, "horizon"));
-            } else if self.complete(index) {
-                orders.extend(self.end(index, "complete"));
-            }
+            self.next_horizon = (0..self.states.len()).filter_map(|index| self.horizon_of(index)).min();
         }
         orders
     }
@@ -191,7 +202,15 @@ impl<'a> Tracker<'a> {
             }
             orders.push(Order::Cut { trial: trial.id, at, tuple, scope: fault.scope, drop: fault.drop });
         }
+        self.next_horizon = (0..self.states.len()).filter_map(|index| self.horizon_of(index)).min();
         orders
+    }
+
+    /// When a trial that has not ended ends at the latest, once that is known.
+    fn horizon_of(&self, index: usize) -> Option<Offset> {
+        let state = &self.states[index];
+        let zero = state.applied.or_else(|| state.due.filter(|_| self.is_control(index)));
+        zero.filter(|_| !state.ended).map(|zero| zero + self.plan.scenario.horizon)
     }
 
     fn is_control(&self, index: usize) -> bool {

@@ -66,6 +66,7 @@ fn a_connection_that_never_opens_ends_its_trial_and_holds_nobody_up_for_ever() {
     let mut tracker = Tracker::new(&plan, at(0), Duration::from_secs(30));
     open(&mut tracker, 0, 1);
     assert_eq!(tracker.tick(at(29)), []);
+    assert_eq!(tracker.next_deadline(), Some(at(30)));
     let orders = tracker.tick(at(30));
     assert!(
         matches!(orders[..], [Order::Cut { trial: 0, .. }, Order::End { trial: 1, why: "complete" }]),
@@ -86,9 +87,11 @@ fn a_trial_goes_on_until_its_horizon_unless_nothing_more_can_be_learnt() {
     assert_eq!(tracker.tick(at(6)), [], "not yet recovered");
     tracker.on_event(&event(6, 0, Kind::Ready { attempt: 1 }));
     let end = Kind::KernelEnd { tuple: tuple(0), errno: Some(110), not_before: None, by: "tracepoint".into() };
-    tracker.on_event(&Event::of_trial(at(5), Source::Kernel, 0, end));
-    assert_eq!(tracker.tick(at(7)), [Order::End { trial: 0, why: "complete" }]);
+    let ended = tracker.on_event(&Event::of_trial(at(5), Source::Kernel, 0, end));
+    assert_eq!(ended, [Order::End { trial: 0, why: "complete" }]);
+    assert_eq!(tracker.tick(at(7)), []);
     assert_eq!(tracker.tick(at(22)), []);
+    assert_eq!(tracker.next_deadline(), Some(at(23)));
     assert_eq!(tracker.tick(at(23)), [Order::End { trial: 1, why: "horizon" }]);
     assert!(tracker.finished());
 }
@@ -102,6 +105,7 @@ fn a_control_is_watched_as_long_as_the_others() {
     tracker.tick(at(1));
     let end = |trial: usize| at(2) + plan.trials[trial].phase + plan.scenario.horizon;
     let (first, last) = if plan.trials[0].phase < plan.trials[1].phase { (0, 1) } else { (1, 0) };
+    assert_eq!(tracker.next_deadline(), Some(end(first)));
     assert_eq!(tracker.tick(end(first)), [Order::End { trial: first as u32, why: "horizon" }]);
     assert_eq!(tracker.tick(end(last)), [Order::End { trial: last as u32, why: "horizon" }]);
 }
@@ -122,6 +126,7 @@ fn a_fault_with_a_duration_is_healed_on_time() {
     open(&mut tracker, 0, 1);
     open(&mut tracker, 1, 1);
     tracker.tick(at(1));
+    assert_eq!(tracker.next_deadline(), None, "nothing is cut yet");
     assert_eq!(tracker.on_event(&applied(0, 3)), [Order::Heal { trial: 0, at: at(8) }]);
 }
 

@@ -1,20 +1,30 @@
 //! The observers' threads: the clients' sockets through `sock_diag`, and their ends through tracepoints.
 //!
-//! `sock_diag` looks at each socket every 100 ms (20 ms where it is the only source) and reports what changed: state,
-//! running timer, back-off. Tracepoints give the instant at which a socket left ESTABLISHED and the error that the
-//! kernel stored. The run says which of the two its `kernel_end_s` comes from.
+//! `sock_diag` is asked when something can have changed ([`super::looks`]) and what changed is reported: state, running
+//! timer, back-off. Tracepoints give the instant at which a socket left ESTABLISHED and the error that the kernel
+//! stored. The run says which of the two its `kernel_end_s` comes from.
 
 use super::Message;
+use super::looks::{Looks, Told};
 use super::registry::Registry;
 use crate::events::{Event, Kind, SocketSnapshot, Source, Tuple};
 use crate::host::clock::Clock;
-use crate::observe::{KernelEnds, PolledEnds, SockDiag, States, Tracepoints};
-use crate::units::{Offset, TrialId};
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
+use crate::observe::{KernelEnds, PolledEnds, SockDiag, States, Traces};
+use crate::units::{Offset, Pace, TrialId};
+use std::collections::BTreeMap;
+use std::io::PipeReader;
+use std::os::fd::AsFd;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
+
+/// Where tracepoints tell of the ends: looks only say which timer runs.
+const BESIDE_TRACES: Pace = Pace::new(Duration::from_millis(100), 50);
+/// Where looks are all there is: an end is bracketed by two of them.
+const ALONE: Pace = Pace::new(Duration::from_millis(20), 50);
+/// Two looks at a namespace for reasons of their own are at least so far apart, and nine times as long as they take.
+const LEAST: Duration = Duration::from_millis(10);
+/// A bit more than the time that an end waits for its error.
+const ERROR_WAIT: Duration = Duration::from_millis(12);
 
 /// What every observer thread needs.
 #[derive(Clone)]
@@ -25,83 +35,124 @@ pub struct Watch {
     pub registry: Registry,
     /// Where events go.
     pub events: Sender<Message>,
-    /// Set when the run ends.
-    pub stop: Arc<AtomicBool>,
+}
+
+/// A client namespace, its sockets, and its looks.
+struct Client {
+    diag: SockDiag,
+    looks: Looks,
+    polled: PolledEnds,
+    /// No look before.
+    not_before: Offset,
 }
 
 impl Watch {
     /// Reports an event of a trial.
-    pub fn say(&self, offset: Offset, source: Source, trial: TrialId, kind: Kind) {
+    fn say(&self, offset: Offset, source: Source, trial: TrialId, kind: Kind) {
         let _ = self.events.send(Message::Event(Event::of_trial(offset, source, trial, kind)));
     }
 
-    /// Whether the run has ended.
-    pub fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    /// Looks at the sockets of all client namespaces until told to stop.
+    /// Looks at the sockets of all client namespaces until `told` is closed.
     ///
     /// `ends` is whether vanished sockets are reported as ended, which only makes sense without tracepoints.
-    pub fn sockets(&self, mut namespaces: Vec<SockDiag>, ends: bool) {
-        let period = Duration::from_millis(if ends { 20 } else { 100 });
-        let mut polled = PolledEnds::default();
-        let mut seen: HashMap<Tuple, SocketSnapshot> = HashMap::new();
-        while !self.stopped() {
-            let started = self.clock.now();
-            let known = self.registry.snapshot();
-            let mut there: HashMap<Tuple, SocketSnapshot> = HashMap::new();
-            let mut whole = true;
-            for diag in &mut namespaces {
-                match diag.dump(States::LIVE) {
-                    Ok(sockets) => there.extend(sockets.into_iter().filter(|(tuple, _)| known.contains_key(tuple))),
-                    Err(_) => whole = false,
+    pub fn sockets(&self, namespaces: Vec<SockDiag>, ends: bool, told: &Receiver<Told>) {
+        let pace = if ends { ALONE } else { BESIDE_TRACES };
+        let client =
+            |diag| Client { diag, looks: Looks::new(pace), polled: PolledEnds::default(), not_before: Offset::ZERO };
+        let mut clients: Vec<Client> = namespaces.into_iter().map(client).collect();
+        loop {
+            let next = clients.iter().filter_map(Client::next).min();
+            let first = match next {
+                Some(at) => told.recv_timeout(at.since(self.clock.now())),
+                None => told.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            if matches!(first, Err(RecvTimeoutError::Disconnected)) {
+                return;
+            }
+            let now = self.clock.now();
+            for told in first.into_iter().chain(told.try_iter()) {
+                match told {
+                    Told::Watch { tuple, trial, client, cut } if cut || ends => {
+                        clients[client].looks.watch(tuple, trial, cut, now);
+                    }
+                    Told::Watch { .. } => {}
+                    Told::Look { trial, client, wrote } => clients[client].looks.look(trial, wrote, now),
                 }
             }
-            // A look that failed saw nothing, which is not the same as seeing that nothing is there.
-            if ends && whole {
-                for end in polled.look(started, there.iter().map(|(tuple, s)| (*tuple, s.state))) {
-                    let Some(who) = known.get(&end.tuple) else { continue };
-                    let (tuple, not_before) = (end.tuple, Some(end.not_before));
-                    let kind = Kind::KernelEnd { tuple, errno: None, not_before, by: "sock_diag".into() };
-                    self.say(end.at, Source::Kernel, who.trial, kind);
-                }
+            for client in clients.iter_mut().filter(|c| c.next().is_some_and(|at| at <= now)) {
+                self.look(client, ends);
             }
-            for (tuple, socket) in there {
-                let Some(who) = known.get(&tuple).filter(|who| who.cut) else { continue };
-                if seen.get(&tuple).is_none_or(|before| changed(before, &socket)) {
-                    let kind = Kind::Snapshot { tuple, socket: socket.clone() };
-                    self.say(started, Source::Kernel, who.trial, kind);
-                    seen.insert(tuple, socket);
-                }
-            }
-            self.clock.sleep_until(started + period);
         }
     }
 
-    /// Reports each known socket that leaves ESTABLISHED, at the kernel's own instant.
-    pub fn trace(&self, mut tracepoints: Tracepoints) {
+    fn look(&self, client: &mut Client, ends: bool) {
+        let started = self.clock.now();
+        let there: BTreeMap<Tuple, SocketSnapshot> = match client.diag.dump(States::LIVE) {
+            Ok(sockets) => sockets.into_iter().filter(|(t, _)| client.looks.get_mut(t).is_some()).collect(),
+            // A look that failed saw nothing, which is not the same as seeing that nothing is there.
+            Err(_) => return client.looks.failed(started),
+        };
+        client.not_before = started + LEAST.max(self.clock.now().since(started) * 9);
+        if ends {
+            for end in client.polled.look(started, there.iter().map(|(tuple, s)| (*tuple, s.state))) {
+                let Some(who) = self.registry.get(&end.tuple) else { continue };
+                let (tuple, not_before) = (end.tuple, Some(end.not_before));
+                let kind = Kind::KernelEnd { tuple, errno: None, not_before, by: "sock_diag".into() };
+                self.say(end.at, Source::Kernel, who.trial, kind);
+            }
+        }
+        for (tuple, socket) in &there {
+            let Some(watched) = client.looks.get_mut(tuple).filter(|w| w.cut) else { continue };
+            if watched.seen.as_ref().is_none_or(|before| changed(before, socket)) {
+                watched.seen = Some(socket.clone());
+                let kind = Kind::Snapshot { tuple: *tuple, socket: socket.clone() };
+                self.say(started, Source::Kernel, watched.trial, kind);
+            }
+        }
+        client.looks.looked(started, &there);
+    }
+
+    /// Reports each known socket that leaves ESTABLISHED, at the kernel's own instant, until `end` is closed.
+    pub fn trace(&self, mut traces: Traces, end: &PipeReader) {
         let mut ends = KernelEnds::default();
-        while !self.stopped() {
+        let mut last = false;
+        loop {
             let before = self.clock.now();
-            for record in tracepoints.drain() {
+            for record in traces.drain() {
                 ends.push(record);
             }
-            for end in ends.take(before) {
+            // At the end of the run nothing more is waited for.
+            let settled = if last { before + ERROR_WAIT * 2 } else { before };
+            for end in ends.take(settled) {
                 if let Some(who) = self.registry.get(&end.tuple) {
                     self.say(end.at, Source::Kernel, who.trial, end.into_kind());
                 }
             }
-            if tracepoints.wait(Duration::from_millis(20)).is_err() {
+            if last {
                 break;
             }
+            let wait = ends.pending().then_some(ERROR_WAIT);
+            last = traces.wait(wait, end.as_fd()).is_err() || closed(end);
         }
-        if tracepoints.lost() > 0 {
-            let text = format!("{} trace records were lost: some `kernel_end_s` are missing", tracepoints.lost());
+        if traces.lost() > 0 {
+            let text = format!("{} trace records were lost: some `kernel_end_s` are missing", traces.lost());
             let event = Event::of_run(self.clock.now(), Source::Kernel, Kind::Note { text });
             let _ = self.events.send(Message::Event(event));
         }
     }
+}
+
+impl Client {
+    fn next(&self) -> Option<Offset> {
+        self.looks.next().map(|at| at.max(self.not_before))
+    }
+}
+
+/// Whether the writing end of a pipe on which nothing is ever written is gone.
+fn closed(pipe: &PipeReader) -> bool {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+    poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
 /// Whether a look tells more than the last one: the clocks inside (`expires_ms`, ages) always move.

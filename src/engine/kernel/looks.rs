@@ -1,0 +1,195 @@
+//! When to look at which socket again. Pure.
+//!
+//! A socket whose path is cut changes when one of its timers runs out, when its owner writes or closes, and at no other
+//! time. The kernel tells when the running timer is due, the owner tells of its writes and closes, and what neither
+//! tells is covered by looks at a pace that slows down with the time since the cut.
+
+use crate::events::{SocketSnapshot, Tuple};
+use crate::units::{Offset, Pace, TrialId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A timer is run by the tick after it is due (4 ms at the 250 Hz of most kernels).
+const TICK: Duration = Duration::from_millis(5);
+/// `idiag_timer` of TIME-WAIT, which says nothing about a watcher.
+const TIMEWAIT_TIMER: u8 = 3;
+
+/// What the thread that looks is told.
+#[derive(Debug, Clone, Copy)]
+pub enum Told {
+    /// A connection of this trial is there; from now on it is looked at.
+    Watch {
+        /// The connection.
+        tuple: Tuple,
+        /// Its trial.
+        trial: TrialId,
+        /// The namespace of its owner.
+        client: usize,
+        /// Whether it is the connection under test, with its fault in force.
+        cut: bool,
+    },
+    /// Something happened to the trial that the sockets may show.
+    Look {
+        /// The trial.
+        trial: TrialId,
+        /// The namespace of its client.
+        client: usize,
+        /// Whether it only wrote: then a socket that waits for acknowledgements already shows nothing new.
+        wrote: bool,
+    },
+}
+
+/// A connection that is looked at.
+#[derive(Debug)]
+pub struct Watched {
+    /// Its trial.
+    pub trial: TrialId,
+    /// Whether its looks are reported.
+    pub cut: bool,
+    /// The last look that was reported.
+    pub seen: Option<SocketSnapshot>,
+    since: Offset,
+    /// When the timer was due that has not run yet: wheels round up by an eighth.
+    overdue: Option<Offset>,
+    next: Offset,
+}
+
+/// The sockets of one client namespace.
+#[derive(Debug)]
+pub struct Looks {
+    pace: Pace,
+    watched: BTreeMap<Tuple, Watched>,
+}
+
+impl Looks {
+    /// None yet.
+    pub fn new(pace: Pace) -> Self {
+        Self { pace, watched: BTreeMap::new() }
+    }
+
+    /// Takes a connection in, or notes that it was cut: it is looked at now.
+    pub fn watch(&mut self, tuple: Tuple, trial: TrialId, cut: bool, now: Offset) {
+        self.watched.insert(tuple, Watched { trial, cut, seen: None, since: now, overdue: None, next: now });
+    }
+
+    /// Something happened to a trial; `wrote`: its client wrote, and nothing else.
+    pub fn look(&mut self, trial: TrialId, wrote: bool, now: Offset) {
+        let waits = |one: &Watched| wrote && one.seen.as_ref().is_some_and(|s| s.unacked > 0);
+        for one in self.watched.values_mut().filter(|one| one.trial == trial && !waits(one)) {
+            one.next = now;
+        }
+    }
+
+    /// When the next look is due.
+    pub fn next(&self) -> Option<Offset> {
+        self.watched.values().map(|one| one.next).min()
+    }
+
+    /// What is watched of a connection.
+    pub fn get_mut(&mut self, tuple: &Tuple) -> Option<&mut Watched> {
+        self.watched.get_mut(tuple)
+    }
+
+    /// A look at `now` saw these and nothing else: what is gone is forgotten, the others' next looks are set.
+    pub fn looked(&mut self, now: Offset, there: &BTreeMap<Tuple, SocketSnapshot>) {
+        let pace = self.pace;
+        self.watched.retain(|tuple, one| match there.get(tuple) {
+            Some(socket) => {
+                one.set_next(now, socket, pace);
+                true
+            }
+            None => false,
+        });
+    }
+
+    /// A look at `now` failed: again at the pace.
+    pub fn failed(&mut self, now: Offset) {
+        for one in self.watched.values_mut() {
+            one.next = one.next.max(now + self.pace.after(now.since(one.since)));
+        }
+    }
+}
+
+impl Watched {
+    fn set_next(&mut self, now: Offset, socket: &SocketSnapshot, pace: Pace) {
+        let by_age = now + pace.after(now.since(self.since));
+        let running = socket.timer != 0 && socket.timer != TIMEWAIT_TIMER;
+        let by_timer = match (running, socket.expires_ms) {
+            (false, _) => {
+                self.overdue = None;
+                by_age
+            }
+            (true, 0) => {
+                let due = *self.overdue.get_or_insert(now);
+                now + pace.after(now.since(due))
+            }
+            (true, left_ms) => {
+                self.overdue = None;
+                now + Duration::from_millis(left_ms.into()) + TICK
+            }
+        };
+        self.next = by_age.min(by_timer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, SocketAddrV4};
+
+    const PACE: Pace = Pace::new(Duration::from_millis(100), 50);
+    const SECOND: i64 = 1_000_000_000;
+
+    fn tuple(port: u16) -> Tuple {
+        let at = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        Tuple { local: at(port), peer: at(7000) }
+    }
+
+    fn looked(looks: &mut Looks, now: Offset, timer: u8, expires_ms: u32) -> f64 {
+        let socket = SocketSnapshot { state: 1, timer, expires_ms, ..SocketSnapshot::default() };
+        looks.looked(now, &[(tuple(1), socket)].into());
+        Offset(looks.next().unwrap().0 - now.0).as_secs()
+    }
+
+    #[test]
+    fn an_idle_socket_is_looked_at_ever_more_rarely() {
+        let mut looks = Looks::new(PACE);
+        looks.watch(tuple(1), 7, true, Offset(0));
+        assert_eq!(looks.next(), Some(Offset(0)));
+        assert_eq!(looked(&mut looks, Offset(SECOND), 0, 0), 0.1);
+        assert_eq!(looked(&mut looks, Offset(1000 * SECOND), 0, 0), 20.0);
+    }
+
+    #[test]
+    fn a_running_timer_names_the_next_look_and_one_that_is_late_is_waited_for() {
+        let mut looks = Looks::new(PACE);
+        looks.watch(tuple(1), 7, true, Offset(0));
+        let at = |s: i64| Offset(s * SECOND);
+        assert_eq!(looked(&mut looks, at(1000), 2, 3000), 3.005);
+        assert_eq!(looked(&mut looks, at(1003), 2, 0), 0.1);
+        assert_eq!(looked(&mut looks, at(1103), 2, 0), 2.0);
+        assert_eq!(looked(&mut looks, at(1104), 1, 60_000), 22.08, "never later than without a timer");
+        assert_eq!(looked(&mut looks, at(1105), 3, 10), 22.1, "TIME-WAIT is no watcher");
+    }
+
+    #[test]
+    fn news_of_a_trial_is_looked_at_at_once_and_what_is_gone_is_forgotten() {
+        let mut looks = Looks::new(PACE);
+        looks.watch(tuple(1), 7, true, Offset(0));
+        looked(&mut looks, Offset(1000 * SECOND), 0, 0);
+        looks.look(8, false, Offset(1001 * SECOND));
+        assert_ne!(looks.next(), Some(Offset(1001 * SECOND)));
+        looks.look(7, true, Offset(1001 * SECOND));
+        assert_eq!(looks.next(), Some(Offset(1001 * SECOND)));
+        looks.looked(Offset(1001 * SECOND), &BTreeMap::new());
+        assert_eq!(looks.next(), None);
+    }
+
+    #[test]
+    fn a_failed_look_is_not_repeated_at_once() {
+        let mut looks = Looks::new(PACE);
+        looks.watch(tuple(1), 7, true, Offset(0));
+        looks.failed(Offset(0));
+        assert_eq!(looks.next(), Some(Offset(100_000_000)));
+    }
+}
