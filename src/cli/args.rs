@@ -86,6 +86,15 @@ pub struct RunArgs {
     /// sysctl.tcp_retries2=8, hz=1000 or kernel=6.1; the run itself is not changed
     #[arg(long, value_name = "KEY=VALUE")]
     pub assume: Vec<String>,
+    /// Guests side by side, for several scenarios with --lab vm
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub jobs: u32,
+    /// With --lab vm: a kernel of your own, instead of the one that `halfopen vm build` built
+    #[arg(long, value_name = "PATH")]
+    pub kernel: Option<PathBuf>,
+    /// With --lab vm: how the guest's clock moves
+    #[arg(long, value_enum, default_value_t = super::vm::ModeArg::InfCpu)]
+    pub vm_mode: super::vm::ModeArg,
     /// Print the summary as JSON instead of tables
     #[arg(long)]
     pub json: bool,

@@ -3,6 +3,7 @@
 //! Nothing is done differently in there. The guest sees this machine's files, runs this very binary, and writes into the
 //! run directory, which has the same path inside.
 
+use super::args::RunArgs;
 use super::exit::Failure;
 use super::vm::failure;
 use crate::engine::job::JOB_FILE;
@@ -24,14 +25,15 @@ pub struct Guest {
 }
 
 /// Carries out the job that lies in the run directory. Returns how the supervisor in the guest ended, and the guest.
-pub fn run_in_guest(run_id: &str, out: &Path) -> Result<(Ended, Guest), Failure> {
+pub fn run_in_guest(run_id: &str, out: &Path, args: &RunArgs) -> Result<(Ended, Guest), Failure> {
     let cache = Cache::of_user().map_err(|e| failure(&e))?;
-    let kernel = cache.kernel(None).map_err(|e| failure(&e))?;
+    let kernel = cache.kernel(args.kernel.as_deref()).map_err(|e| failure(&e))?;
     let mut boot = Boot::new(kernel, Vec::new()).map_err(|e| failure(&e))?;
     let text = |p: &Path| p.to_string_lossy().into_owned();
     let (init, job) = (text(&boot.init), text(&out.join(JOB_FILE)));
     boot.argv =
         [&init, "__supervise", run_id, &text(out), "--", "/proc/self/exe", "__engine", &job].map(String::from).into();
+    boot.mode = args.vm_mode.mode();
     boot.memory_mib = MEMORY_MIB;
     boot.writable = vec![out.to_path_buf()];
     // The journal of a run whose end is the guest's end is the guest's own affair.
@@ -51,7 +53,10 @@ pub fn run_in_guest(run_id: &str, out: &Path) -> Result<(Ended, Guest), Failure>
         booted.mode.name()
     );
     let machine = Machine { kernel: booted.release, hz: Some(recipe::HZ), cpus: Some(1), ..Machine::default() };
-    let mut notes = vec![format!("clock: virtual, {}", booted.mode.name())];
+    let mut notes = vec![
+        format!("clock: virtual, {}", booted.mode.name()),
+        format!("speed: {:.1} virtual s in {:.1} s, boot included", booted.virtual_s, booted.wall_s),
+    ];
     notes.extend(booted.stopped_before.map(|stall| format!("first attempt: {stall}")));
     Ok((Ended { code: booted.code, interrupted: false, killed: false }, Guest { machine, notes }))
 }

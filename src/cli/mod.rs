@@ -15,6 +15,7 @@ mod doctor;
 mod engine;
 mod exit;
 mod guest;
+mod jobs;
 mod list;
 mod machine;
 mod predict;

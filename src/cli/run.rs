@@ -3,6 +3,7 @@
 use super::args::{EngineName, LabName, RunArgs};
 use super::exit::{Exit, Failure};
 use super::guest::{Guest, run_in_guest};
+use super::jobs::side_by_side;
 use super::{machine, pretty, print};
 use crate::engine::job::{FACTS_FILE, Facts, JOB_FILE, Job};
 use crate::engine::model::{self, ModelError};
@@ -60,15 +61,22 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     run_each(&all, args, carry_out)
 }
 
-/// One scenario after the other, until one is interrupted.
+/// One scenario after the other until one is interrupted, or guests side by side.
 fn run_each(all: &[Ready], args: &RunArgs, one: CarryOut) -> Result<Exit, Failure> {
+    let jobs = if args.lab == LabName::Vm { args.jobs as usize } else { 1 };
+    let work = |ready: &Ready| one(ready, &out_dir(args, &ready.plan.scenario), args);
+    if jobs > 1 {
+        // Before any thread exists; each guest's own thread looks for signals.
+        hold()?;
+    }
     let mut exit = Exit::Held;
     let mut summaries = Vec::new();
-    for ready in all {
-        let out = out_dir(args, &ready.plan.scenario);
-        let (one, summary) = match one(ready, &out, args) {
+    for (ready, result) in
+        all.iter().zip(side_by_side(all, jobs, work, |done| matches!(done, Ok((Exit::Interrupted, _)))))
+    {
+        let (one, summary) = match result {
             Ok(done) => done,
-            // What the scenarios before this one said is not lost with it.
+            // What the other scenarios said is not lost with it.
             Err(failure) => {
                 say!("halfopen: {}: {}", ready.path.display(), failure.text);
                 (failure.exit, serde_json::Value::Null)
@@ -76,15 +84,16 @@ fn run_each(all: &[Ready], args: &RunArgs, one: CarryOut) -> Result<Exit, Failur
         };
         exit = exit.and(one);
         summaries.push(summary);
-        if one == Exit::Interrupted {
-            break;
-        }
     }
     if args.json {
         let value = if let [one] = &summaries[..] { one.clone() } else { summaries.into() };
         print(&pretty(&value))?;
     }
     Ok(exit)
+}
+
+fn hold() -> Result<(), Failure> {
+    signals::hold().map_err(|e| Failure::new(Exit::Harness, format!("signals: {e}")))
 }
 
 /// What carries a scenario out: its exit code and its summary.
@@ -260,15 +269,17 @@ fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_j
     let mut info = RunInfo::new(ready.plan.clone(), source, lab, clock::unix_seconds());
     info.machine = machine::machine();
     dir.write_run(&info).map_err(|e| harness(&e))?;
-    let (ended, guest) = match supervised(&dir, ready, args.lab) {
+    let (ended, guest) = match supervised(&dir, ready, args) {
         Ok(ended) => ended,
         Err(failure) => {
             dir.discard().map_err(|e| harness(&e))?;
             return Err(failure);
         }
     };
-    // From here on an impatient Ctrl-C just ends this process: nothing of the run is left but files.
-    signals::release().map_err(|e| harness(&e))?;
+    if args.jobs == 1 {
+        // From here on an impatient Ctrl-C just ends this process: nothing of the run is left but files.
+        signals::release().map_err(|e| harness(&e))?;
+    }
     let facts = take_facts(dir.path());
     (info.brokers, info.clients, info.sources, info.memory) =
         (facts.brokers, facts.clients, facts.sources, facts.memory);
@@ -295,16 +306,16 @@ fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_j
 }
 
 /// Hands the job over and waits. The job file holds no secret: logins are made inside.
-fn supervised(dir: &RunDir, ready: &Ready, lab: LabName) -> Result<(Ended, Option<Guest>), Failure> {
+fn supervised(dir: &RunDir, ready: &Ready, args: &RunArgs) -> Result<(Ended, Option<Guest>), Failure> {
     let harness = |e: &dyn std::fmt::Display| Failure::new(Exit::Harness, e.to_string());
     // Links resolved: inside the run's mount namespace another place may lie over the linked one.
     let out = std::fs::canonicalize(dir.path()).map_err(|e| harness(&e))?;
-    let run_id = format!("{}-{}", clock::unix_seconds(), std::process::id());
+    let run_id = run_id(args.lab, &ready.plan);
     let job = Job { run_id: run_id.clone(), plan: ready.plan.clone(), out: out.clone(), progress: true };
     let file = out.join(JOB_FILE);
     dir.write(JOB_FILE, &serde_json::to_vec(&job).map_err(|e| harness(&e))?).map_err(|e| harness(&e))?;
-    if lab == LabName::Vm {
-        let ended = run_in_guest(&run_id, &out);
+    if args.lab == LabName::Vm {
+        let ended = run_in_guest(&run_id, &out, args);
         let _ = std::fs::remove_file(&file);
         return ended.map(|(ended, guest)| (ended, Some(guest)));
     }
@@ -325,6 +336,15 @@ fn supervised(dir: &RunDir, ready: &Ready, lab: LabName) -> Result<(Ended, Optio
         | InitError::Setup { .. } => Failure::new(Exit::Cannot, e.to_string()),
         other => harness(&other),
     })
+}
+
+/// Unique on this machine. A guest is a machine of its own: there the same plan has the same name each time, since names
+/// end in hash tables, and their order is part of what has to repeat.
+fn run_id(lab: LabName, plan: &Plan) -> String {
+    match lab {
+        LabName::Vm => format!("vm-{}", plan.scenario.seed),
+        _ => format!("{}-{}", clock::unix_seconds(), std::process::id()),
+    }
 }
 
 /// The engine's facts, as far as it came; one that was killed has left none.

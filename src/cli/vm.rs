@@ -68,21 +68,29 @@ struct GuestArgs {
     memory: u32,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum ModeArg {
+/// How a guest's clock moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ModeArg {
     /// Computing costs no time; repeatable
     InfCpu,
     /// Computing costs what it costs, idle time is skipped
     Basic,
 }
 
+impl ModeArg {
+    /// The same for the lab.
+    pub fn mode(self) -> Mode {
+        match self {
+            Self::InfCpu => Mode::InfCpu,
+            Self::Basic => Mode::Basic,
+        }
+    }
+}
+
 impl GuestArgs {
     fn boot(&self, cache: &Cache, argv: Vec<String>) -> Result<Boot, VmError> {
         let mut boot = Boot::new(cache.kernel(self.kernel.as_deref())?, argv)?;
-        boot.mode = match self.mode {
-            ModeArg::InfCpu => Mode::InfCpu,
-            ModeArg::Basic => Mode::Basic,
-        };
+        boot.mode = self.mode.mode();
         boot.memory_mib = self.memory;
         Ok(boot)
     }
@@ -106,6 +114,7 @@ fn exit_of(error: &VmError) -> Exit {
     match error {
         VmError::Io { .. } | VmError::Died { .. } | VmError::Stopped(_) | VmError::Step { .. } => Exit::Harness,
         VmError::Path(_) => Exit::Usage,
+        VmError::Interrupted => Exit::Interrupted,
         _ => Exit::Cannot,
     }
 }

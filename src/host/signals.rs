@@ -2,6 +2,7 @@
 
 use nix::sys::signal::{SigSet, Signal};
 use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn ours() -> SigSet {
     [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
@@ -23,6 +24,19 @@ pub fn hold() -> io::Result<()> {
 /// When the mask can't be set.
 pub fn release() -> io::Result<()> {
     Ok(ours().thread_unblock()?)
+}
+
+/// How many of the three signals, while they are held back in all threads, have arrived in this process so far.
+#[must_use]
+pub fn arrived() -> u32 {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let set = ours();
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both pointers are to values that outlive the call; no information about the signal is asked for.
+    while unsafe { libc::sigtimedwait(set.as_ref(), std::ptr::null_mut(), &raw const now) } > 0 {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+    }
+    COUNT.load(Ordering::Relaxed)
 }
 
 /// Blocks the three signals in this thread, and in every thread that it starts from now on, and calls `on_signal` from

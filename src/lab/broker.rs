@@ -138,9 +138,11 @@ pub(super) fn wait_ready(
         let took = clock.now().since(started);
         let Err(error) = attempt else { return Ok(took) };
         // The pause between two attempts is also the watch for an early end.
-        if let Some(status) =
-            process.wait_at_most(PACE.after(took)).map_err(|source| LabError::Io { kind, what: "wait for it", source })?
-        {
+        if let Some(status) = process.wait_at_most(PACE.after(took)).map_err(|source| LabError::Io {
+            kind,
+            what: "wait for it",
+            source,
+        })? {
             return Err(broken(format!("ended while it started ({status})")));
         }
         if patience.interrupted.load(Ordering::Relaxed) {

@@ -133,8 +133,18 @@ fn nanoseconds(text: &str) -> Option<i64> {
 /// The kernel's number of a state.
 fn state(name: &str) -> Option<i32> {
     const NAMES: [&str; 12] = [
-        "ESTABLISHED", "SYN_SENT", "SYN_RECV", "FIN_WAIT1", "FIN_WAIT2", "TIME_WAIT", "CLOSE", "CLOSE_WAIT", "LAST_ACK",
-        "LISTEN", "CLOSING", "NEW_SYN_RECV",
+        "ESTABLISHED",
+        "SYN_SENT",
+        "SYN_RECV",
+        "FIN_WAIT1",
+        "FIN_WAIT2",
+        "TIME_WAIT",
+        "CLOSE",
+        "CLOSE_WAIT",
+        "LAST_ACK",
+        "LISTEN",
+        "CLOSING",
+        "NEW_SYN_RECV",
     ];
     let name = name.strip_prefix("TCP_")?;
     NAMES.iter().position(|n| *n == name).and_then(|at| i32::try_from(at + 1).ok())
@@ -152,7 +162,10 @@ mod tests {
     #[test]
     fn a_change_of_state_is_read_with_its_time_and_its_connection() {
         let Line::Record { monotonic_ns, tuple, what } = read(STATE) else { panic!() };
-        assert_eq!((monotonic_ns, tuple.to_string().as_str()), (152_704_123_000, "10.64.128.1:40000-10.128.128.1:7000"));
+        assert_eq!(
+            (monotonic_ns, tuple.to_string().as_str()),
+            (152_704_123_000, "10.64.128.1:40000-10.128.128.1:7000")
+        );
         assert_eq!(what, TraceWhat::State { old: 1, new: 7 });
     }
 

@@ -86,7 +86,8 @@ impl Observers {
                     let sender = sender.clone();
                     self.clients.push(ClientsWatch::start(ns, broker.admin(), login, CLIENT_LIST, clock, sender)?);
                     self.sources.push(
-                        "broker_end of redis: CLIENT LIST every 200 ms, or every 2 % of the time without a change".into(),
+                        "broker_end of redis: CLIENT LIST every 200 ms, or every 2 % of the time without a change"
+                            .into(),
                     );
                 }
                 BrokerKind::None => {}

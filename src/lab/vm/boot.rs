@@ -11,7 +11,7 @@ use super::watch::{Limits, Rule, Sample, Stall, Watchdog};
 use super::{mconsole, tail::Tail};
 use crate::host::cage::{Cage, Caged};
 use crate::host::clock::Clock;
-use crate::host::procfs;
+use crate::host::{procfs, signals};
 use nix::fcntl::{Flock, FlockArg};
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -48,7 +48,13 @@ pub struct Boot {
     pub limits: Limits,
     /// Whether the program gets this process's terminal.
     pub interactive: bool,
+    /// SIGINT, SIGTERM and SIGHUP that had arrived, by [`signals::arrived`], when the caller began to hold them back:
+    /// later ones interrupt the guest.
+    pub signals_before: u32,
 }
+
+/// How long an interrupted guest may take to end by itself, in time of this machine.
+const GRACE: Duration = Duration::from_secs(20);
 
 /// How a guest ended.
 #[derive(Debug, Clone)]
@@ -94,6 +100,7 @@ impl Boot {
             writable: Vec::new(),
             limits: Limits::default(),
             interactive: false,
+            signals_before: signals::arrived(),
         })
     }
 
@@ -131,6 +138,7 @@ impl Boot {
         let mut caged = self.cage(mode, &dir.path)?.spawn().map_err(io_at("start the kernel"))?;
         let (mut stdout, mut stderr) = (Tail::new(spec.report.join("stdout")), Tail::new(spec.report.join("stderr")));
         let mut eye = Eye { dir: &dir.path, mode, dog: self.watchdog(mode), looked: Duration::ZERO };
+        let (before, mut heard, mut give_up) = (self.signals_before, 0, Duration::MAX);
         let status = loop {
             let status = caged.wait_at_most(Duration::from_millis(50)).map_err(io_at("wait for the guest"))?;
             stdout.copy_new(out).and_then(|()| stderr.copy_new(err)).map_err(io_at("hand the guest's output on"))?;
@@ -138,6 +146,20 @@ impl Boot {
                 break status;
             }
             let at = Duration::from_nanos(clock.now().0.unsigned_abs());
+            let signals = signals::arrived() - before;
+            if signals > heard {
+                // The first is handed on; at the second, or when the guest takes too long, everything inside is killed.
+                heard = signals;
+                if signals > 1 || mconsole::interrupt(&dir.path).is_err() {
+                    give_up = at;
+                } else {
+                    give_up = give_up.min(at + GRACE);
+                }
+            }
+            if heard > 0 && at >= give_up {
+                caged.kill().map_err(io_at("kill the guest"))?;
+                return Err(VmError::Interrupted);
+            }
             if let Some(stall) = eye.look(at, &caged) {
                 caged.kill().map_err(io_at("kill the guest"))?;
                 return Err(VmError::Stopped(stall));

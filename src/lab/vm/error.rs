@@ -66,6 +66,9 @@ pub enum VmError {
     /// The guest was stopped by the watchdog in the last mode that there was.
     #[error("the guest was stopped: {0}")]
     Stopped(super::watch::Stall),
+    /// A signal came and the guest was killed.
+    #[error("interrupted; the guest was stopped")]
+    Interrupted,
     /// A path that can't be given to a guest.
     #[error("{0} can't be handed to the guest: its path has a character that a kernel command line can't carry")]
     Path(PathBuf),

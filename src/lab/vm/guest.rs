@@ -8,7 +8,7 @@ use super::command::{FRESH, GuestEnd, GuestSpec, is_hidden};
 use crate::host::clock::Clock;
 use crate::host::guest::in_user_mode_linux;
 use crate::host::process::{Launch, Process, Stream};
-use crate::host::procfs;
+use crate::host::{procfs, signals};
 use nix::mount::{MsFlags, mount};
 use nix::sys::reboot::{RebootMode, reboot};
 use nix::sys::signal::{Signal, kill};
@@ -18,6 +18,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// The hidden subcommand that the kernel's command line names.
@@ -127,8 +129,22 @@ fn run(spec: &GuestSpec) -> GuestEnd {
     // Zero of this clock is the zero of CLOCK_MONOTONIC: the guest's boot.
     let clock = Clock::from_zero(0);
     let lacks = super::features::lacking();
+    // Before any other thread exists. Ctrl-Alt-Del, which the outside sends, is then a SIGINT to this process.
+    let main = Arc::new(AtomicU32::new(0));
+    let command = main.clone();
+    let forwarded = signals::forward(move || {
+        let pid = i32::try_from(command.load(Ordering::Relaxed)).unwrap_or(0);
+        if pid > 0 {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGINT);
+        }
+        true
+    });
+    if forwarded.is_ok() {
+        let _ = nix::sys::reboot::set_cad_enabled(false);
+    }
     start_beat(spec, clock);
-    let (code, error) = match start(spec).and_then(reap_until_end) {
+    let started = start(spec).inspect(|process| main.store(process.pid(), Ordering::Relaxed));
+    let (code, error) = match started.and_then(reap_until_end) {
         Ok(code) => (code, None),
         Err(e) => (127, Some(e.to_string())),
     };

@@ -1,4 +1,5 @@
-//! Asks a running guest's kernel, over user-mode Linux's control socket, which process it runs.
+//! Asks a running guest's kernel, over user-mode Linux's control socket, which process it runs, or to interrupt its
+//! init.
 //!
 //! The answer is given in interrupt context, so it comes also when the guest's clock stands still. What is left out:
 //! every other command of that socket.
@@ -29,6 +30,14 @@ pub struct Running {
 pub fn running(dir: &Path) -> io::Result<Option<Running>> {
     // Show registers: it names the task.
     Ok(parse_running(&ask(dir, "sysrq p")?))
+}
+
+/// Sends SIGINT to the guest's init, which hands it on to its command.
+///
+/// # Errors
+/// When the kernel does not answer within a second.
+pub fn interrupt(dir: &Path) -> io::Result<()> {
+    ask(dir, "cad").map(drop)
 }
 
 fn ask(dir: &Path, command: &str) -> io::Result<String> {

@@ -3,7 +3,8 @@
 //! The judgement is pure; the samples come from `/proc` of the host and from the beat that init writes every few virtual
 //! seconds. A guest is stopped when
 //! - one of its processes used processor time and its kernel none (a loop without a system call), or
-//! - the beat has not moved for the whole stall limit (a loop that reads the clock; time hardly moves), or
+//! - the beat has not moved while kernel and processes used the stall limit's worth of processor time (a loop that reads
+//!   the clock; time hardly moves), or
 //! - the run as a whole took longer than it may.
 //!
 //! What is left out: killing (`boot` does) and naming the process (`mconsole` asks).
@@ -45,7 +46,10 @@ impl fmt::Display for Stall {
         match self.rule {
             Rule::Spin => write!(f, "{who} spun without a system call for {wall:.0} s at {at:.0} virtual s ({mode})"),
             Rule::ClockStands => {
-                write!(f, "the clock stood still for {wall:.0} s at {at:.0} virtual s; {who} ran ({mode})")
+                write!(
+                    f,
+                    "the clock stood still for {wall:.0} s of processor time at {at:.0} virtual s; {who} ran ({mode})"
+                )
             }
             Rule::WallLimit => {
                 write!(f, "the limit of {wall:.0} s was reached at {at:.0} virtual s; {who} ran ({mode})")
@@ -59,14 +63,14 @@ impl fmt::Display for Stall {
 pub struct Limits {
     /// Processor time of a single process without a system call.
     pub spin: Duration,
-    /// No beat.
+    /// Processor time of the whole guest without a beat.
     pub stall: Duration,
     /// The whole run.
     pub wall: Duration,
 }
 
 impl Default for Limits {
-    /// 15 s, 90 s (RabbitMQ's start moves the clock little in 24 s on a slow machine), 30 min.
+    /// 15 s, 90 s (RabbitMQ's start moves the clock little and takes 15 to 50 s), 30 min.
     fn default() -> Self {
         Self { spin: Duration::from_secs(15), stall: Duration::from_secs(90), wall: Duration::from_secs(1800) }
     }
@@ -85,6 +89,17 @@ pub(super) struct Sample {
     pub beat_ns: i64,
 }
 
+impl Sample {
+    /// Processor time of kernel and processes since an earlier sample; what a process used that came and went between
+    /// the two is not known.
+    fn used_since(&self, last: &Self) -> Duration {
+        let processes = self.process_cpu.iter();
+        let used =
+            processes.map(|(pid, cpu)| cpu.saturating_sub(last.process_cpu.get(pid).copied().unwrap_or_default()));
+        self.kernel_cpu.saturating_sub(last.kernel_cpu) + used.sum::<Duration>()
+    }
+}
+
 /// Processor time of the kernel that a loop without system calls does not need; a clock tick of `/proc` and some.
 const KERNEL_IDLE: Duration = Duration::from_millis(20);
 
@@ -94,19 +109,23 @@ pub(super) struct Watchdog {
     limits: Limits,
     /// The sample since which the kernel has done nothing.
     quiet_since: Option<Sample>,
+    /// The last beat, and processor time used since.
     beat: (i64, Duration),
+    last: Option<Sample>,
 }
 
 impl Watchdog {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, quiet_since: None, beat: (-1, Duration::ZERO) }
+        Self { limits, quiet_since: None, beat: (-1, Duration::ZERO), last: None }
     }
 
     /// The rule that this sample breaks, and for how long it has been broken.
     pub(super) fn judge(&mut self, sample: Sample) -> Option<(Rule, Duration)> {
         let now = sample.at;
+        let used = self.last.replace(sample.clone()).map_or(Duration::ZERO, |last| sample.used_since(&last));
+        self.beat.1 += used;
         if sample.beat_ns != self.beat.0 {
-            self.beat = (sample.beat_ns, now);
+            self.beat = (sample.beat_ns, Duration::ZERO);
             self.quiet_since = None;
         }
         if now >= self.limits.wall {
@@ -115,8 +134,7 @@ impl Watchdog {
         if let Some(spun) = self.spinning(sample) {
             return Some((Rule::Spin, spun));
         }
-        let still = now.saturating_sub(self.beat.1);
-        (still >= self.limits.stall).then_some((Rule::ClockStands, still))
+        (self.beat.1 >= self.limits.stall).then_some((Rule::ClockStands, self.beat.1))
     }
 
     /// One process used the limit's worth of *processor* time while the kernel used none: so it counts the same on a
@@ -172,6 +190,7 @@ mod tests {
     #[test]
     fn work_with_system_calls_is_given_the_stall_limit() {
         let work = (0..30).map(|t| sample(f64::from(t), f64::from(t) * 0.4, f64::from(t) * 0.5, 3));
+        // 0.9 s of processor time a second.
         assert_eq!(first_verdict(work), Some((Rule::ClockStands, 20)));
     }
 
