@@ -229,8 +229,8 @@ impl<'a> Tracker<'a> {
         let broker = arm.settings.subject.broker();
         let can_recover = fault.scope == Scope::Flow || fault.duration.get().is_some();
         // A real broker may still redeliver; what a bare connection lost is lost.
-        let messages_tell_more = self.plan.scenario.load_of(arm).is_some()
-            && (broker != BrokerKind::None || !can_recover || !state.through);
+        let messages_tell_more =
+            self.plan.scenario.load_of(arm).is_some() && (broker != BrokerKind::None || !can_recover || !state.through);
         !messages_tell_more
             && state.applied.is_some()
             && state.noticed
