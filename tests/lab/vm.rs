@@ -104,3 +104,86 @@ fn sigkill_of_the_harness_leaves_no_process_of_the_guest() {
     harness.wait().unwrap();
     assert!(within(Duration::from_secs(10), || guests().is_empty()), "{:?}", guests());
 }
+
+const TWO_HOURS: &str = "# Does a guest repeat itself, at full length?
+[scenario]
+name = \"two-hours\"
+horizon = \"8300s\"
+trials = 3
+seed = 5
+[load]
+rate = \"1/30s\"
+[fault]
+profile = \"blackhole\"
+phase_window = \"60s\"
+[[arm]]
+name = \"keepalive\"
+subject = \"tcp-reader\"
+load = \"off\"
+keepalive = { idle = \"7200s\", interval = \"75s\", probes = 9 }
+[[arm]]
+name = \"retries-15\"
+subject = \"tcp-writer\"
+[[arm]]
+name = \"never\"
+subject = \"tcp-reader\"
+load = \"off\"
+expect = \"censored\"
+[[gate]]
+metric = \"agreement\"
+min = 1.0
+";
+
+/// Runs a scenario in a guest with the binary's own command line; returns its exit code and its standard error.
+fn run_scenario(dir: &std::path::Path, name: &str, out: &str) -> (Option<i32>, String) {
+    boot(&["/bin/true"]);
+    let mut launch = Launch::new(binary()).args(["run", name, "--lab", "vm", "--out", out]);
+    launch.cwd = Some(dir.to_path_buf());
+    launch.stdout = Stream::Null;
+    launch.stderr = Stream::File(dir.join(format!("{out}.err")));
+    let status = launch.spawn().unwrap().wait().unwrap();
+    (status.code(), std::fs::read_to_string(dir.join(format!("{out}.err"))).unwrap())
+}
+
+#[test]
+fn a_run_of_two_hours_repeats_to_the_byte_and_the_model_agrees() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("two-hours.toml"), TWO_HOURS).unwrap();
+    let mut seen = Vec::new();
+    for out in ["one", "two", "three"] {
+        let (code, text) = run_scenario(dir.path(), "two-hours.toml", out);
+        assert_eq!(code, Some(0), "{text}");
+        let read = |file: &str| std::fs::read_to_string(dir.path().join(out).join(file)).unwrap();
+        let run: serde_json::Value = serde_json::from_str(&read("run.json")).unwrap();
+        assert_eq!((run["lab"].as_str(), run["machine"]["hz"].as_i64()), (Some("vm"), Some(250)));
+        let sources = run["sources"].to_string();
+        for source in ["kernel_end: tracepoint", "clock: virtual, inf-cpu", "speed: 83"] {
+            assert!(sources.contains(source), "{sources}");
+        }
+        assert!(run["phases_s"]["total"].as_f64().unwrap() > 8300.0);
+        seen.push((read("trials.csv"), read("events.jsonl")));
+    }
+    assert!(seen.iter().all(|s| *s == seen[0]), "{seen:#?}");
+    assert_eq!(seen[0].0.lines().count(), 10);
+}
+
+#[test]
+fn an_interrupted_guest_ends_in_order_and_leaves_what_was_measured() {
+    boot(&["/bin/true"]);
+    let dir = tempfile::tempdir().unwrap();
+    // A message each 10 ms: the guest is slow enough to be met in mid-run.
+    let text = TWO_HOURS.replace("1/30s", "100/s");
+    std::fs::write(dir.path().join("long.toml"), text).unwrap();
+    let mut launch = Launch::new(binary()).args(["run", "long.toml", "--lab", "vm", "--out", "out"]);
+    launch.cwd = Some(dir.path().to_path_buf());
+    (launch.stdout, launch.stderr) = (Stream::Null, Stream::File(dir.path().join("err")));
+    let mut harness = launch.spawn().unwrap();
+    let cut =
+        || std::fs::read_to_string(dir.path().join("out/events.jsonl")).is_ok_and(|t| t.contains("fault_applied"));
+    assert!(within(Duration::from_secs(120), cut), "nothing was cut");
+    harness.signal(Signal::SIGINT).unwrap();
+    let status = harness.wait().unwrap();
+    let read = |file: &str| std::fs::read_to_string(dir.path().join(file)).unwrap();
+    assert_eq!(status.code(), Some(130), "{}", read("err"));
+    assert!(read("out/events.jsonl").contains("interrupted") && read("out/trials.csv").lines().count() == 10);
+}

@@ -56,6 +56,8 @@ struct State {
     applied: Option<Offset>,
     noticed: bool,
     recovered: bool,
+    /// A message got through after the recovery.
+    through: bool,
     kernel_end: bool,
     broker_end: bool,
     ended: bool,
@@ -128,6 +130,7 @@ impl<'a> Tracker<'a> {
                 }
             }
             Kind::Ready { .. } if state.noticed => state.recovered = true,
+            Kind::Delivered { .. } | Kind::PeerReceived { .. } if state.recovered => state.through = true,
             Kind::Notice { attempt: 0, .. } if !state.noticed => {
                 state.noticed = true;
                 if state.applied.is_some() {
@@ -225,7 +228,10 @@ impl<'a> Tracker<'a> {
         let arm = &self.plan.scenario.arms[trial.arm];
         let broker = arm.settings.subject.broker();
         let can_recover = fault.scope == Scope::Flow || fault.duration.get().is_some();
-        self.plan.scenario.load_of(arm).is_none()
+        // A real broker may still redeliver; what a bare connection lost is lost.
+        let messages_tell_more =
+            self.plan.scenario.load_of(arm).is_some() && (broker != BrokerKind::None || !can_recover || !state.through);
+        !messages_tell_more
             && state.applied.is_some()
             && state.noticed
             && state.kernel_end

@@ -139,3 +139,21 @@ fn an_interrupt_ends_what_has_not_ended() {
     assert_eq!(tracker.interrupt(), [Order::End { trial: 1, why: "interrupted" }]);
     assert!(tracker.finished());
 }
+
+#[test]
+fn with_messages_a_bare_connection_is_watched_until_one_gets_through_again() {
+    let plan = plan("[fault]\nprofile = \"blackhole\"\nscope = \"flow\"", "[load]\nrate = \"1/s\"");
+    let mut tracker = Tracker::new(&plan, at(0), Duration::from_secs(30));
+    open(&mut tracker, 0, 1);
+    open(&mut tracker, 1, 1);
+    tracker.tick(at(1));
+    tracker.on_event(&applied(0, 3));
+    let end = Kind::KernelEnd { tuple: tuple(0), errno: Some(110), not_before: None, by: "tracepoint".into() };
+    let delivered = |attempt| Kind::Delivered { attempt, message: 9, redelivered: false };
+    assert_eq!(tracker.on_event(&event(4, 0, delivered(0))), []);
+    tracker.on_event(&event(5, 0, notice(0)));
+    tracker.on_event(&Event::of_trial(at(5), Source::Kernel, 0, end));
+    assert_eq!(tracker.on_event(&event(6, 0, Kind::Ready { attempt: 1 })), []);
+    let ended = tracker.on_event(&event(7, 0, delivered(1)));
+    assert_eq!(ended, [Order::End { trial: 0, why: "complete" }]);
+}
