@@ -225,3 +225,32 @@ fn somebody_elses_run_can_be_read_without_the_right_to_write() {
     assert!(text(&result.stdout).contains("kernel-timers:"));
     assert!(text(&result.stderr).contains("left as they are"));
 }
+
+#[test]
+fn predict_takes_what_the_kernel_takes_and_nothing_else() {
+    let refused = |sets: &[&str], words: &str| {
+        let mut args = vec!["predict"];
+        sets.iter().for_each(|set| args.extend(["--set", set]));
+        let result = output(&args);
+        let said = text(&result.stderr);
+        assert_eq!(result.status.code(), Some(2), "{sets:?}: {said}");
+        assert!(said.contains(words) && said.lines().count() == 1, "{sets:?}: {said}");
+    };
+    refused(&["subject=tcp-reader", "keepalive.idle=60ms"], "not whole seconds");
+    refused(&["subject=tcp-reader", "keepalive.idle=0s"], "1s to 32767s");
+    refused(&["subject=tcp-reader", "keepalive.idle=5s", "keepalive.probes=0"], "1 to 127");
+    refused(&["subject=tcp-writer", "tcp_rto_max=500s"], "1s to 120s");
+    refused(&["subject=tcp-writer", "sysctl.tcp_retries2=300"], "0 to 255");
+    refused(&["subject=tcp-writer", "tcp_user_timeout=0.1ms"], "below a millisecond");
+    refused(&["subject=lapin", "heartbeat=1ms"], "whole seconds");
+    refused(&["subject=celery", "age_at_fault=90s"], "write at most 1m");
+}
+
+#[test]
+fn predict_knows_celery_behind_a_redis_address() {
+    let with_address = output(&["predict", "redis://h", "--set", "subject=celery"]);
+    let without = output(&["predict", "--set", "subject=celery", "--set", "broker=redis"]);
+    let verdict = |output: &Output| text(&output.stdout).lines().next().unwrap_or_default().to_string();
+    assert_eq!(verdict(&with_address), verdict(&without));
+    assert!(verdict(&without).contains("busy in a call: retransmission after 937–940 s"), "{}", verdict(&without));
+}

@@ -188,6 +188,11 @@ impl Arm {
     /// # Errors
     /// A sentence, where the number is not one that the kernel takes.
     pub(super) fn sysctl(&mut self, name: &str, value: i64) -> Result<(), String> {
+        if let Some((least, most)) = crate::scenario::sysctl_range(name)
+            && !(least..=most).contains(&value)
+        {
+            return Err(format!("`{value}` is out of range; write {least} to {most}"));
+        }
         let number = u32::try_from(value).map_err(|_| format!("`{value}` is out of range"))?;
         let env = &mut self.client;
         match name {

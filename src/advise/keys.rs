@@ -55,6 +55,52 @@ fn number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("`{text}` is not a whole number"))
 }
 
+/// Whole seconds, as the kernel takes keepalive's (`TCP_KEEPIDLE`, `TCP_KEEPINTVL`: 1 to 32767).
+fn kernel_seconds(text: &str) -> Result<Duration, String> {
+    match time(text)? {
+        d if d.subsec_nanos() != 0 => Err(format!("`{text}` is not whole seconds, which is all that the kernel takes")),
+        d if (1..=32_767).contains(&d.as_secs()) => Ok(d),
+        _ => Err(format!("`{text}` is out of range; the kernel takes 1s to 32767s")),
+    }
+}
+
+/// A count that the kernel takes from 1 to 127 (`TCP_KEEPCNT`, `TCP_SYNCNT`).
+fn tries(text: &str) -> Result<u32, String> {
+    match number(text)? {
+        n @ 1..=127 => Ok(n),
+        _ => Err(format!("`{text}` is out of range; the kernel takes 1 to 127")),
+    }
+}
+
+/// A limit of at least a millisecond, or `none`.
+fn millis(text: &str) -> Result<Setting, String> {
+    match setting(text)? {
+        Setting::After(d) if d.as_millis() == 0 => {
+            Err(format!("`{text}` is below a millisecond, the kernel's unit here"))
+        }
+        other => Ok(other),
+    }
+}
+
+/// An AMQP heartbeat: whole seconds, at most 65535 (a 16-bit field of `connection.tune`).
+fn heartbeat(text: &str) -> Result<Setting, String> {
+    match setting(text)? {
+        Setting::After(d) if d.subsec_nanos() != 0 || d.as_secs() > 65_535 => {
+            Err(format!("`{text}` is no AMQP heartbeat; write whole seconds, 1s to 65535s, or none"))
+        }
+        other => Ok(other),
+    }
+}
+
+/// The back-off limit as the kernel takes it.
+fn rto_max(limit: Duration) -> Result<Duration, String> {
+    if (Duration::from_secs(1)..=Duration::from_secs(120)).contains(&limit) {
+        Ok(limit)
+    } else {
+        Err("the kernel takes 1s to 120s".to_string())
+    }
+}
+
 fn flag(text: &str) -> Result<bool, String> {
     match text {
         "true" | "yes" | "on" | "1" => Ok(true),
@@ -107,15 +153,18 @@ keys! {
     "connect_timeout", "4s", "the client's bound on the handshake", |a, t| { a.settings.connect_timeout = setting(t)?; Ok(()) };
     "read_timeout", "60s", "SO_RCVTIMEO, or the client's response timeout", |a, t| { a.settings.read_timeout = setting(t)?; Ok(()) };
     "send_timeout" | "write_timeout" as "write_timeout", "30s", "SO_SNDTIMEO", |a, t| { a.settings.send_timeout = setting(t)?; Ok(()) };
-    "heartbeat", "10s", "the AMQP heartbeat that the client asks for; none is 0", |a, t| { a.settings.heartbeat = Some(setting(t)?); Ok(()) };
-    "broker_heartbeat" | "broker.heartbeat", "60s", "what RabbitMQ proposes", |a, t| { a.settings.broker_heartbeat = setting(t)?; Ok(()) };
+    "heartbeat", "10s", "the AMQP heartbeat that the client asks for; none is 0", |a, t| { a.settings.heartbeat = Some(heartbeat(t)?); Ok(()) };
+    "broker_heartbeat" | "broker.heartbeat", "60s", "what RabbitMQ proposes", |a, t| { a.settings.broker_heartbeat = heartbeat(t)?; Ok(()) };
     "keepalive", "on", "on or off; what you do not set follows the sysctls (7200/75/9)", |a, t| { a.keepalive.on = flag(t)?; Ok(()) };
-    "keepalive.idle", "60s", "TCP_KEEPIDLE", |a, t| { a.keepalive.on = true; a.keepalive.idle = Some(time(t)?); Ok(()) };
-    "keepalive.interval", "10s", "TCP_KEEPINTVL", |a, t| { a.keepalive.on = true; a.keepalive.interval = Some(time(t)?); Ok(()) };
-    "keepalive.probes", "6", "TCP_KEEPCNT", |a, t| { a.keepalive.on = true; a.keepalive.probes = Some(number(t)?); Ok(()) };
-    "tcp_user_timeout", "30s", "TCP_USER_TIMEOUT", |a, t| { a.settings.tcp_user_timeout = setting(t)?; Ok(()) };
-    "tcp_rto_max", "20s", "TCP_RTO_MAX_MS of the socket (Linux 6.15)", |a, t| { a.settings.tcp_rto_max = setting(t)?; Ok(()) };
-    "tcp_syn_count" | "syn_retries" as "syn_retries", "2", "TCP_SYNCNT", |a, t| { a.settings.tcp_syn_count = Some(number(t)?); Ok(()) };
+    "keepalive.idle", "60s", "TCP_KEEPIDLE", |a, t| { a.keepalive.on = true; a.keepalive.idle = Some(kernel_seconds(t)?); Ok(()) };
+    "keepalive.interval", "10s", "TCP_KEEPINTVL", |a, t| { a.keepalive.on = true; a.keepalive.interval = Some(kernel_seconds(t)?); Ok(()) };
+    "keepalive.probes", "6", "TCP_KEEPCNT", |a, t| { a.keepalive.on = true; a.keepalive.probes = Some(tries(t)?); Ok(()) };
+    "tcp_user_timeout", "30s", "TCP_USER_TIMEOUT", |a, t| { a.settings.tcp_user_timeout = millis(t)?; Ok(()) };
+    "tcp_rto_max", "20s", "TCP_RTO_MAX_MS of the socket (Linux 6.15)", |a, t| {
+        a.settings.tcp_rto_max = setting(t)?;
+        a.settings.tcp_rto_max.get().map_or(Ok(()), |limit| rto_max(limit).map(|_| ()))
+    };
+    "tcp_syn_count" | "syn_retries" as "syn_retries", "2", "TCP_SYNCNT", |a, t| { a.settings.tcp_syn_count = Some(tries(t)?); Ok(()) };
     "prefetch", "1", "messages that one consumer may hold", |a, t| { a.settings.prefetch = number(t)?; Ok(()) };
     "health_check_interval", "25s", "kombu's ping on Redis", |a, t| { a.settings.health_check_interval = setting(t)?; Ok(()) };
     "visibility_timeout", "1h", "Celery on Redis: an unacknowledged message is delivered again after this", |a, t| { a.settings.peer.visibility_timeout = setting(t)?; Ok(()) };
@@ -211,10 +260,7 @@ keys! {
     "sysctl.tcp_retries2", "5", "retransmissions before giving up", |a, t| sysctl(a, "tcp_retries2", t);
     "sysctl.tcp_rto_max" | "sysctl.tcp_rto_max_ms", "20s", "the longest back-off (Linux 6.15); a plain number is milliseconds", |a, t| {
         let limit = t.parse::<u64>().map_or_else(|_| time(t), |ms| Ok(Duration::from_millis(ms)))?;
-        if limit < Duration::from_secs(1) || limit > Duration::from_secs(120) {
-            return Err("the kernel takes 1s to 120s".to_string());
-        }
-        a.client.tcp_rto_max = limit;
+        a.client.tcp_rto_max = rto_max(limit)?;
         Ok(())
     };
     "sysctl.tcp_rto_min" | "sysctl.tcp_rto_min_us", "200ms", "the shortest retransmission timeout; a plain number is microseconds", |a, t| {
@@ -233,11 +279,9 @@ fn sysctl(arm: &mut Arm, name: &str, text: &str) -> Result<(), String> {
     // Seconds may be written with their unit, as everywhere else.
     let seconds = name.starts_with("tcp_keepalive") && !name.ends_with("probes");
     match text.parse::<i64>() {
-        Ok(value) if value > 0 || matches!(name, "tcp_early_retrans" | "tcp_syn_linear_timeouts") => {
-            arm.sysctl(name, value)
-        }
+        Ok(value) => arm.sysctl(name, value),
         Err(_) if seconds => arm.sysctl(name, i64::try_from(time(text)?.as_secs()).unwrap_or(i64::MAX)),
-        _ => Err(format!("`{text}` is not a whole number above 0")),
+        Err(_) => Err(format!("`{text}` is not a whole number")),
     }
 }
 

@@ -4,9 +4,10 @@ use super::answer::{Answer, Source, arm_line, predicted};
 use super::arm::Arm;
 use super::situations::Situation;
 use super::{facts, files, lints, sets, situations, words};
-use crate::config::{self, Findings, Hints, Reading, Transport};
+use crate::config::{self, Findings, Hints, Reading, SourceKind, Transport};
 use crate::scenario::Scenario;
 use crate::timers::{BrokerKind, Subject};
+use crate::units::print_duration;
 use thiserror::Error;
 
 /// The most arms that one question may have.
@@ -111,11 +112,12 @@ pub fn advise(request: &Request<'_>) -> Result<Answer, AdviceError> {
         assumed: Vec::new(),
     };
     for combination in &combinations {
-        let chosen = sets::choose(combination)?;
+        let mut chosen = sets::choose(combination)?;
+        chosen.broker = chosen.broker.or_else(|| implied(readings, chosen.subject?));
         if scenarios.is_empty() {
-            if !readings.is_empty() && interpreted_for != Some(chosen.broker) {
-                findings = interpret(readings, chosen.broker)?;
-                interpreted_for = Some(chosen.broker);
+            if !readings.is_empty() && interpreted_for != Some((chosen.broker, chosen.subject)) {
+                findings = interpret(readings, chosen.broker, chosen.subject)?;
+                interpreted_for = Some((chosen.broker, chosen.subject));
             }
             let mut arm = if readings.is_empty() {
                 let subject = chosen.subject.unwrap_or(Subject::TcpReader);
@@ -125,6 +127,7 @@ pub fn advise(request: &Request<'_>) -> Result<Answer, AdviceError> {
             };
             sets::apply(&mut arm, combination)?;
             arm.finish();
+            possible_age(&arm)?;
             if !chosen.name.is_empty() {
                 arm.name = chosen.name;
             }
@@ -140,6 +143,7 @@ pub fn advise(request: &Request<'_>) -> Result<Answer, AdviceError> {
             for mut arm in files::arms(label, file) {
                 sets::apply(&mut arm, combination)?;
                 arm.finish();
+                possible_age(&arm)?;
                 if scenarios.len() > 1 {
                     arm.name = format!("{}/{}", file.name, arm.name);
                 }
@@ -161,19 +165,59 @@ pub fn advise(request: &Request<'_>) -> Result<Answer, AdviceError> {
     Ok(answer)
 }
 
-fn interpret(readings: &[Reading], broker: Option<BrokerKind>) -> Result<Findings, AdviceError> {
+fn interpret(
+    readings: &[Reading],
+    broker: Option<BrokerKind>,
+    subject: Option<Subject>,
+) -> Result<Findings, AdviceError> {
     let transport = match broker {
         Some(BrokerKind::RabbitMq) => Some(Transport::Pyamqp),
         Some(BrokerKind::Redis) => Some(Transport::Redis),
         _ => None,
     };
-    let findings = config::interpret(readings, &Hints { transport });
+    let findings = config::interpret(readings, &Hints { transport, celery: subject == Some(Subject::Celery) });
     let written = findings.facts.iter().any(|f| f.origin == config::Origin::Written && f.place.label != "hint");
     if !written && findings.ignored.is_empty() && findings.lints.is_empty() {
+        // What a client's options mean depends on the transport; with it they may bear on who notices.
+        if subject.is_some() && broker.is_none() {
+            return Err(AdviceError::WhichBroker);
+        }
         let labels: Vec<&str> = readings.iter().map(|r| r.label.as_str()).collect();
         return Err(AdviceError::NoSettings(labels.join(", ")));
     }
     Ok(findings)
+}
+
+/// The broker where the sources are nothing but a server's own settings, or the kernel's.
+fn implied(readings: &[Reading], subject: Subject) -> Option<BrokerKind> {
+    let of = |reading: &Reading| match reading.kind {
+        SourceKind::RabbitmqConf => Some(Some(BrokerKind::RabbitMq)),
+        SourceKind::RedisConf | SourceKind::RedisConfigGet => Some(Some(BrokerKind::Redis)),
+        SourceKind::Sysctl => Some(None),
+        _ => None,
+    };
+    let kinds: Option<Vec<_>> = readings.iter().map(of).collect();
+    let mut named: Vec<BrokerKind> = kinds?.into_iter().flatten().collect();
+    named.dedup();
+    match named[..] {
+        [] if !readings.is_empty() => Some(Arm::usual_broker(subject)),
+        [one] => Some(one),
+        _ => None,
+    }
+}
+
+/// Answered keepalive probes keep a healthy connection from ever being silent for longer than its idle time.
+fn possible_age(arm: &Arm) -> Result<(), AdviceError> {
+    let (Some(age), Some(keepalive)) = (arm.conditions.age_at_fault, arm.settings.keepalive) else { return Ok(()) };
+    let longest = keepalive.idle.max(keepalive.interval);
+    if age <= longest {
+        return Ok(());
+    }
+    let (age, longest) = (print_duration(age), print_duration(longest));
+    Err(AdviceError::Value {
+        set: format!("age_at_fault={age}"),
+        why: format!("keepalive keeps a healthy connection from being silent for so long; write at most {longest}"),
+    })
 }
 
 fn add(answer: &mut Answer, arm: &Arm, situations: Vec<Situation>, found: Vec<config::Lint>) {

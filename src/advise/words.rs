@@ -46,7 +46,8 @@ fn high(seconds: f64) -> f64 {
 }
 
 fn number(seconds: f64) -> String {
-    let seconds = seconds.max(0.0);
+    // Adding zero turns a negative zero into a plain one.
+    let seconds = seconds.max(0.0) + 0.0;
     if seconds.fract() == 0.0 { format!("{seconds:.0}") } else { format!("{seconds:.1}") }
 }
 

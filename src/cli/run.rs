@@ -41,7 +41,6 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     }
     names_differ(&all)?;
     if args.engine == EngineName::Model {
-        all.iter().try_for_each(simulated_only)?;
         return run_simulated(&all, args);
     }
     all.iter().try_for_each(real_sockets_only)?;
@@ -209,7 +208,7 @@ pub fn read_scenario(path: &Path) -> Result<(String, Scenario), Failure> {
 fn prepare(path: &Path, args: &RunArgs) -> Result<Ready, Failure> {
     let (text, scenario) = read_scenario(path)?;
     let overrides = Overrides { seed: args.seed, trials: args.trials, partition: args.partition };
-    let mut plan =
+    let plan =
         plan::build(scenario, &overrides).map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", path.display())))?;
     let mut machine = match (args.engine, args.lab) {
         (EngineName::Model, _) => machine::reference(),
@@ -219,8 +218,12 @@ fn prepare(path: &Path, args: &RunArgs) -> Result<Ready, Failure> {
     for text in &args.assume {
         machine.assume(text).map_err(|e| Failure::new(Exit::Usage, format!("--assume: {e}")))?;
     }
-    plan::predict(&mut plan, &machine);
-    Ok(Ready { path: path.to_path_buf(), text, plan })
+    let mut ready = Ready { path: path.to_path_buf(), text, plan };
+    if args.engine == EngineName::Model {
+        simulated_only(&ready)?;
+    }
+    plan::predict(&mut ready.plan, &machine);
+    Ok(ready)
 }
 
 fn out_dir(args: &RunArgs, scenario: &Scenario) -> PathBuf {

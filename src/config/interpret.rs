@@ -18,6 +18,8 @@ use super::transport::{Rule, Transport, is_secret};
 pub struct Hints {
     /// The transport, where no source has a broker's address.
     pub transport: Option<Transport>,
+    /// Whether Celery is known to make the connection: kombu then decides what reaches the client.
+    pub celery: bool,
 }
 
 /// A fact with its standing: higher wins; among equals the later.
@@ -117,7 +119,9 @@ pub fn interpret(readings: &[Reading], hints: &Hints) -> Findings {
         candidates: Vec::new(),
         out: Findings::default(),
         transport: hints.transport,
-        kombu: airflow || entries.iter().any(|e| matches!(e.domain, Domain::Celery | Domain::Transport)),
+        kombu: hints.celery
+            || airflow
+            || entries.iter().any(|e| matches!(e.domain, Domain::Celery | Domain::Transport)),
         airflow,
     };
     let module = readings.iter().any(|r| r.kind == super::model::SourceKind::CeleryModule);

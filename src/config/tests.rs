@@ -145,9 +145,9 @@ fn without_an_address_transport_options_are_not_judged() {
     let readings = [read("o.json", "{\"socket_timeout\": 60}").unwrap()];
     let f = interpret(&readings, &Hints::default());
     assert_eq!((f.ignored.len(), f.not_understood.len()), (0, 1));
-    let f = interpret(&readings, &Hints { transport: Some(Transport::Redis) });
+    let f = interpret(&readings, &Hints { transport: Some(Transport::Redis), celery: false });
     assert_eq!(value(&f, &OptionName::ReadTimeout), "1m");
-    let f = interpret(&readings, &Hints { transport: Some(Transport::Pyamqp) });
+    let f = interpret(&readings, &Hints { transport: Some(Transport::Pyamqp), celery: false });
     assert_eq!(f.ignored.len(), 1);
 }
 
@@ -341,7 +341,7 @@ const ALL_KINDS: [SourceKind; 11] = [
 fn all_output(readings: &[Reading]) -> String {
     let mut out = format!("{readings:?}");
     for transport in [None, Some(Transport::Pyamqp), Some(Transport::Redis)] {
-        let f = interpret(readings, &Hints { transport });
+        let f = interpret(readings, &Hints { transport, celery: false });
         out += &format!("{f:?}{}", serde_json::to_string(&f).unwrap());
         for lint in &f.lints {
             out += &lint.to_string();

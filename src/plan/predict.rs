@@ -141,9 +141,10 @@ pub fn predict(plan: &mut Plan, machine: &Machine) {
         let Some(arm) = plan.scenario.arms.get(trial.arm) else { continue };
         // Only a window's age at the cut depends on the drawn phase.
         let phase = if arm.settings.peer_reads { Duration::ZERO } else { trial.phase };
-        let answer = known
-            .entry((trial.arm, trial.fault, phase))
-            .or_insert_with(|| variants(&plan.scenario, trial, machine).map(|variants| forecast(&variants)));
+        let answer = known.entry((trial.arm, trial.fault, phase)).or_insert_with(|| {
+            let known = variants(&plan.scenario, trial, machine).map(|variants| forecast(&variants))?;
+            heals_too_late(&plan.scenario.faults[trial.fault], known)
+        });
         let forecast = answer.as_ref().ok();
         trial.predicted = forecast.map(|forecast| forecast.window);
         trial.predicted_watchers = forecast.map(|forecast| forecast.watchers.clone()).unwrap_or_default();
@@ -249,16 +250,23 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
     Ok(variants)
 }
 
+/// A fault that heals after everybody who could notice has noticed is one that does not heal. For any other the model
+/// says who survives it, not when the news arrives afterwards.
+fn heals_too_late(fault: &Fault, forecast: Forecast) -> Result<Forecast, String> {
+    match (fault.duration.get(), forecast.window.hi_s) {
+        (None, _) => Ok(forecast),
+        (Some(heals), Some(hi_s)) if hi_s <= heals.as_secs_f64() => Ok(forecast),
+        (Some(_), _) => {
+            Err("the fault heals; the model says who survives that, not when the news arrives afterwards".to_string())
+        }
+    }
+}
+
 /// What the model leaves out.
 fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
     let settings = &arm.settings;
     if fault.drop.is_none() {
         return Err("nothing is cut".to_string());
-    }
-    if fault.duration.get().is_some() {
-        return Err(
-            "the fault heals; the model says who survives that, not when the news arrives afterwards".to_string()
-        );
     }
     if settings.sysctl.get("tcp_thin_linear_timeouts").is_some_and(|on| *on != 0) {
         return Err("tcp_thin_linear_timeouts is not in the model".to_string());

@@ -31,5 +31,6 @@ pub use model::{
 };
 pub use read::{ListEntry, from_sets, list_entry, read, read_bytes};
 pub use schema::schema;
+pub use sysctl::range as sysctl_range;
 pub use table::{MAX_ARMS, MAX_TRIALS};
 pub use timing::heartbeat_in_force;

@@ -28,6 +28,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> + Clone {
 }
 
 /// The range of one.
-pub(super) fn range(name: &str) -> Option<(i64, i64)> {
+#[must_use]
+pub fn range(name: &str) -> Option<(i64, i64)> {
     SYSCTLS.iter().find(|(known, _, _)| *known == name).map(|(_, min, max)| (*min, *max))
 }
