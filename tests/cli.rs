@@ -87,6 +87,9 @@ fn a_missing_broker_is_one_line_and_exit_code_3() {
     refused(&result, 3, &["rabbitmq-server is not installed", "scripts/setup"], &out);
     let result = halfopen(&args).env("HALFOPEN_REDIS_SERVER", "/nowhere/redis-server").output().unwrap();
     refused(&result, 3, &["redis-server is not installed", "scripts/setup"], &out);
+    // A file that can't be executed is no program either.
+    let result = halfopen(&args).env("HALFOPEN_REDIS_SERVER", "/etc/hostname").output().unwrap();
+    refused(&result, 3, &["redis-server is not installed"], &out);
 }
 
 /// Runs the command where a limit of a user namespace of the test's own forbids something.

@@ -19,6 +19,11 @@ pub enum Program {
     Epmd,
 }
 
+/// A file that this process may execute: one that it may not is as good as none.
+fn can_run(path: &Path) -> bool {
+    path.is_file() && nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok()
+}
+
 impl Program {
     /// Its name in messages.
     #[must_use]
@@ -61,7 +66,7 @@ impl Program {
     /// Finds it: the file named by [`Program::variable`] alone where that is set, else the usual places.
     #[must_use]
     pub fn locate(self) -> Option<PathBuf> {
-        self.locate_with(std::env::var_os(self.variable()), Path::is_file)
+        self.locate_with(std::env::var_os(self.variable()), can_run)
     }
 
     fn locate_with(self, named: Option<OsString>, exists: impl Fn(&Path) -> bool) -> Option<PathBuf> {
