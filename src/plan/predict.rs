@@ -84,19 +84,7 @@ impl Machine {
         let mut env = Environment { rtt: round_trip, ..Environment::default() };
         env.hz = self.hz.unwrap_or(env.hz);
         env.kernel = self.kernel.unwrap_or(env.kernel);
-        for (name, value) in self.sysctls.iter().chain(own).chain(&self.assumed) {
-            let Ok(count) = u32::try_from(*value) else { continue };
-            match name.as_str() {
-                "tcp_retries2" => env.tcp_retries2 = count,
-                "tcp_rto_min_us" => env.tcp_rto_min = Duration::from_micros(count.into()),
-                "tcp_rto_max_ms" => env.tcp_rto_max = Duration::from_millis(count.into()),
-                "tcp_syn_retries" => env.tcp_syn_retries = count,
-                "tcp_syn_linear_timeouts" => env.tcp_syn_linear_timeouts = count,
-                "tcp_early_retrans" => env.tcp_early_retrans = count,
-                _ => {}
-            }
-        }
-        env
+        env.with_sysctls(self.sysctls.iter().chain(own).chain(&self.assumed))
     }
 
     fn doubts(&self) -> Vec<String> {

@@ -82,6 +82,26 @@ impl Default for Environment {
 }
 
 impl Environment {
+    /// The same kernel with sysctls of a network namespace, named without `net.ipv4.`, in the units of their files.
+    /// Later ones win; those that move no timer of the model are left out, keepalive's among them: they are options of
+    /// the socket by the time that the model sees it.
+    #[must_use]
+    pub fn with_sysctls<'a>(mut self, sysctls: impl IntoIterator<Item = (&'a String, &'a i64)>) -> Self {
+        for (name, value) in sysctls {
+            let Ok(count) = u32::try_from(*value) else { continue };
+            match name.as_str() {
+                "tcp_retries2" => self.tcp_retries2 = count,
+                "tcp_rto_min_us" => self.tcp_rto_min = Duration::from_micros(count.into()),
+                "tcp_rto_max_ms" => self.tcp_rto_max = Duration::from_millis(count.into()),
+                "tcp_syn_retries" => self.tcp_syn_retries = count,
+                "tcp_syn_linear_timeouts" => self.tcp_syn_linear_timeouts = count,
+                "tcp_early_retrans" => self.tcp_early_retrans = count,
+                _ => {}
+            }
+        }
+        self
+    }
+
     /// The wheel of this kernel.
     #[must_use]
     pub fn wheel(&self) -> Wheel {

@@ -27,24 +27,7 @@ pub fn environment(machine: &Machine) -> Environment {
     env.hz = machine.hz.unwrap_or(env.hz);
     let sysctls: BTreeMap<String, i64> =
         machine.sysctls.iter().filter_map(|(name, text)| Some((name.clone(), text.trim().parse().ok()?))).collect();
-    with_sysctls(env, &sysctls)
-}
-
-fn with_sysctls(mut env: Environment, sysctls: &BTreeMap<String, i64>) -> Environment {
-    for (name, value) in sysctls {
-        let Ok(value) = u32::try_from(*value) else { continue };
-        match name.as_str() {
-            "tcp_retries2" => env.tcp_retries2 = value,
-            "tcp_rto_min_us" => env.tcp_rto_min = Duration::from_micros(value.into()),
-            "tcp_rto_max_ms" => env.tcp_rto_max = Duration::from_millis(value.into()),
-            "tcp_syn_retries" => env.tcp_syn_retries = value,
-            "tcp_syn_linear_timeouts" => env.tcp_syn_linear_timeouts = value,
-            "tcp_early_retrans" => env.tcp_early_retrans = value,
-            // Keepalive's sysctls have become options of the arm; the others move no timer of the model.
-            _ => {}
-        }
-    }
-    env
+    env.with_sysctls(&sysctls)
 }
 
 /// The case of an arm under a fault.
@@ -102,7 +85,7 @@ pub fn case(plan: &Plan, arm: usize, fault: usize, env: &Environment) -> Case {
         },
         duration: fault.duration.get(),
     };
-    let client = with_sysctls(env.clone(), &arm.sysctl);
+    let client = env.clone().with_sysctls(&arm.sysctl);
     Case { settings, client, broker: env.clone(), fault, conditions }
 }
 
