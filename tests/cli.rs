@@ -257,3 +257,34 @@ fn predict_knows_celery_behind_a_redis_address() {
     assert_eq!(verdict(&with_address), verdict(&without));
     assert!(verdict(&without).contains("busy in a call: retransmission after 937–940 s"), "{}", verdict(&without));
 }
+
+#[test]
+fn predict_reads_versions_and_says_when_sources_disagree() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = |kombu: &str| {
+        let path = dir.path().join(format!("report-{kombu}.txt"));
+        let text = format!(
+            "software -> celery:{kombu} (x) kombu:{kombu} py:3.11.7\n            billiard:4.2.1 redis:5.2.1\n\
+             broker_url: 'redis://h:6379//'\nbroker_transport_options: {{'health_check_interval': 5}}\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        text_of(&output(&["predict", path.to_str().unwrap()]))
+    };
+    let (old, new) = (report("5.5.4"), report("5.7.0"));
+    assert!(new.starts_with("idle: health check after 5–11 s"), "{new}");
+    assert!(!old.lines().next().unwrap().contains("health check"), "{old}");
+    assert!(old.contains("does not ping while it waits"), "{old}");
+    let module = |name: &str, url: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, format!("broker_url = '{url}'\n")).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let (one, two) = (module("one.py", "amqp://h"), module("two.py", "redis://h"));
+    let both = text_of(&output(&["predict", &one, &two]));
+    assert!(both.contains("one.py:1") && both.contains("names the broker that is used"), "{both}");
+}
+
+fn text_of(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout)
+}

@@ -108,7 +108,7 @@ fn celery(work: &mut Work) {
                 (OptionName::ConnectTimeout, OFF),
                 (OptionName::Keepalive, Value::Flag(false)),
                 (OptionName::TcpUserTimeout, OFF),
-                (OptionName::HealthCheckInterval, secs(25)),
+                (OptionName::HealthCheckInterval, if work.pings_while_waiting { secs(25) } else { OFF }),
                 (OptionName::VisibilityTimeout, secs(3600)),
                 (OptionName::VisibilityInterval, secs(10)),
                 (OptionName::VisibilityThrottle, Value::Count(10)),
