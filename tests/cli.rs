@@ -88,7 +88,9 @@ fn a_missing_broker_is_one_line_and_exit_code_3() {
     let result = halfopen(&args).env("HALFOPEN_REDIS_SERVER", "/nowhere/redis-server").output().unwrap();
     refused(&result, 3, &["redis-server is not installed", "scripts/setup"], &out);
     // A file that can't be executed is no program either.
-    let result = halfopen(&args).env("HALFOPEN_REDIS_SERVER", "/etc/hostname").output().unwrap();
+    let plain = dir.path().join("redis-server");
+    std::fs::write(&plain, "not a program").unwrap();
+    let result = halfopen(&args).env("HALFOPEN_REDIS_SERVER", &plain).output().unwrap();
     refused(&result, 3, &["redis-server is not installed"], &out);
 }
 
@@ -280,7 +282,8 @@ fn predict_reads_versions_and_says_when_sources_disagree() {
         path.to_str().unwrap().to_string()
     };
     let (one, two) = (module("one.py", "amqp://h"), module("two.py", "redis://h"));
-    let both = text_of(&output(&["predict", &one, &two]));
+    // Long paths wrap.
+    let both = text_of(&output(&["predict", &one, &two])).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(both.contains("one.py:1") && both.contains("names the broker that is used"), "{both}");
 }
 
