@@ -52,7 +52,6 @@ struct State {
     tuple: Option<Tuple>,
     ready: bool,
     failed: bool,
-    due: Option<Offset>,
     applied: Option<Offset>,
     noticed: bool,
     recovered: bool,
@@ -199,7 +198,6 @@ impl<'a> Tracker<'a> {
             };
             let fault = &self.plan.scenario.faults[trial.fault];
             let at = now + self.plan.scenario.settle + trial.phase;
-            state.due = Some(at);
             if !self.plan.scenario.arms[trial.arm].settings.peer_reads {
                 orders.push(Order::Fill(trial.id));
             }
@@ -212,12 +210,7 @@ impl<'a> Tracker<'a> {
     /// When a trial that has not ended ends at the latest, once that is known.
     fn horizon_of(&self, index: usize) -> Option<Offset> {
         let state = &self.states[index];
-        let zero = state.applied.or_else(|| state.due.filter(|_| self.is_control(index)));
-        zero.filter(|_| !state.ended).map(|zero| zero + self.plan.scenario.horizon)
-    }
-
-    fn is_control(&self, index: usize) -> bool {
-        self.plan.scenario.faults[self.plan.trials[index].fault].drop.is_none()
+        state.applied.filter(|_| !state.ended).map(|zero| zero + self.plan.scenario.horizon)
     }
 
     /// Whether everything that could be learnt before the horizon has been.

@@ -102,7 +102,13 @@ fn a_control_is_watched_as_long_as_the_others() {
     let mut tracker = Tracker::new(&plan, at(0), Duration::from_secs(30));
     open(&mut tracker, 0, 1);
     open(&mut tracker, 1, 1);
-    tracker.tick(at(1));
+    // It is cut of nothing at the instant that the others are cut, and dated from there.
+    for order in tracker.tick(at(1)) {
+        let Order::Cut { trial, at, tuple, drop, .. } = order else { panic!("{order:?}") };
+        assert!(drop.is_none());
+        let kind = Kind::FaultApplied { tuple, before: at, after: at, age_at_fault_s: None };
+        tracker.on_event(&Event::of_trial(at, Source::Harness, trial, kind));
+    }
     let end = |trial: usize| at(2) + plan.trials[trial].phase + plan.scenario.horizon;
     let (first, last) = if plan.trials[0].phase < plan.trials[1].phase { (0, 1) } else { (1, 0) };
     assert_eq!(tracker.next_deadline(), Some(end(first)));
