@@ -7,7 +7,8 @@
 use super::model::{Plan, Trial, Window};
 use crate::scenario::{Arm, BrokerKind, Directions, Fault, Scenario, Scope, SubjectKind};
 use crate::timers::{
-    self, Case, Conditions, Detection, Environment, FaultKind, FaultScope, KernelVersion, Peer, State, Traffic, Watcher,
+    self, Case, Conditions, Detection, Environment, FaultKind, FaultScope, KernelVersion, Peer, State, Traffic,
+    Watcher, parse_hz,
 };
 use crate::units::Setting;
 use std::collections::BTreeMap;
@@ -63,10 +64,7 @@ impl Machine {
         let shape = || format!("`{text}` is no assumption; write hz=1000, kernel=6.1 or sysctl.tcp_retries2=8");
         let (key, value) = text.split_once('=').ok_or_else(shape)?;
         match key.trim() {
-            "hz" => {
-                let hz = value.trim().parse().ok().filter(|hz| (1..=10_000).contains(hz));
-                self.hz = Some(hz.ok_or_else(shape)?);
-            }
+            "hz" => self.hz = Some(parse_hz(value)?),
             "kernel" => self.kernel = Some(value.parse()?),
             key => {
                 let name = key.strip_prefix("sysctl.").ok_or_else(shape)?;
