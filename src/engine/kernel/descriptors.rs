@@ -14,10 +14,11 @@ pub struct Need {
     pub count: u64,
 }
 
-/// A subject's: the socket and a copy of it that ends it from another thread; the same again while a reconnect is made
-/// and the old one is not yet let go.
-const SUBJECT_PER_TRIAL: u64 = 4;
-/// A broker's or peer's: the cut connection stays open on its side beside the reconnect.
+/// A subject's: the socket, and a copy of it that ends it from another thread. Of 60 trials that all reconnect, lapin's
+/// subject had 108 open at most, the others' 65.
+const SUBJECT_PER_TRIAL: u64 = 2;
+/// A broker's or peer's: the cut connection stays open on its side beside the reconnect. Of those 60 trials RabbitMQ had
+/// 135 open at most, Redis 131.
 const SERVER_PER_TRIAL: u64 = 2;
 /// Pipes, libraries, an event loop.
 const BASE: u64 = 64;
@@ -64,9 +65,8 @@ mod tests {
 
     #[test]
     fn the_hungriest_process_is_named() {
-        assert_eq!(need("tcp-reader", 100).process, "the subject of arm `a`");
-        assert_eq!(need("tcp-reader", 100).count, 464);
-        // Both arms meet in the one broker.
+        // Both arms meet in the one peer or broker.
+        assert_eq!(need("tcp-reader", 100), Need { process: "the embedded peer".into(), count: 464 });
         let rabbitmq = need("lapin", 5_000);
         assert_eq!((rabbitmq.process.as_str(), rabbitmq.count), ("rabbitmq", 22_479));
         assert_eq!(need("redis-blocking", 1).process, "the engine");
