@@ -58,7 +58,8 @@ fn shown(facts: &Facts) -> String {
     let names: std::collections::BTreeSet<_> = answer.lines.iter().map(|line| line.name).collect();
     assert_eq!(names.len(), answer.lines.len());
     let text = text(&answer, WIDTH);
-    let widest = text.lines().take_while(|l| !l.starts_with("This")).map(|l| l.chars().count()).max();
+    let tables = text.lines().filter(|l| l.starts_with(['+', '|']));
+    let widest = tables.map(|l| l.chars().count()).max();
     assert!(widest <= Some(usize::from(WIDTH)), "{text}");
     text
 }

@@ -33,7 +33,9 @@ pub fn one_line(error: &clap::Error) -> String {
 fn command(rendered: &str) -> Option<String> {
     let usage = rendered.lines().find_map(|line| line.strip_prefix("Usage:"))?;
     let plain = |w: &&str| w.chars().all(|c| c.is_ascii_lowercase());
-    Some(usage.split_whitespace().take_while(plain).collect::<Vec<_>>().join(" "))
+    // The file of the program may be called otherwise.
+    let words = usage.split_whitespace().skip(1).take_while(plain);
+    Some(std::iter::once("halfopen").chain(words).collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]

@@ -92,9 +92,9 @@ fn netns(facts: &Facts, lines: &[Line]) -> LabLine {
         return lab(false, format!("{}: {}", lack.name, lack.found), lack.mend.clone());
     }
     let why = match (facts.root, facts.mapped_user) {
-        (true, None) => "root (CAP_SYS_ADMIN)".to_string(),
-        (true, Some(user)) => format!("root of a user namespace of user {user}"),
-        (false, _) => "an ordinary user, who is root in a user namespace of the run's own".to_string(),
+        (true, None) => "it has CAP_SYS_ADMIN".to_string(),
+        (true, Some(user)) => format!("it has CAP_SYS_ADMIN in a user namespace of user {user}"),
+        (false, _) => "an ordinary user is root in a user namespace of the run's own".to_string(),
     };
     lab(true, why, None)
 }

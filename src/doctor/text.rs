@@ -3,34 +3,38 @@
 use super::judge::{Answer, Way};
 use comfy_table::{ContentArrangement, Table};
 
-/// Two tables and a verdict, at most `width` characters wide.
+/// Two tables, what mends each lab on a line of its own (commands that are copied must not be wrapped), and a verdict.
+/// The tables are at most `width` characters wide.
 #[must_use]
 pub fn text(answer: &Answer, width: u16) -> String {
-    let table = |header: [&str; 4]| {
+    let table = |header: &[&str]| {
         let mut table = Table::new();
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width).set_header(header);
         table
     };
-    let mut labs = table(["", "lab", "which way, and why", "what mends it"]);
+    let mut labs = table(&["", "lab", "which way, and why"]);
     for lab in &answer.labs {
-        let mark = if lab.ok { "ok" } else { "LACKS" };
         let way = match lab.way {
             Way::Root => "as root: ",
             Way::UserNamespace => "without root: ",
             Way::None => "no rights needed: ",
         };
-        labs.add_row([mark, lab.name, &format!("{way}{}", lab.why), lab.mend.as_deref().unwrap_or("")]);
+        labs.add_row([if lab.ok { "ok" } else { "LACKS" }, lab.name, &format!("{way}{}", lab.why)]);
     }
-    let mut lines = table(["", "what", "found", "what mends it"]);
+    let mends = answer.labs.iter().filter_map(|lab| Some((lab.name, lab.mend.as_deref()?))).collect::<Vec<_>>();
+    let mut lines = table(&["", "what", "found", "what mends it"]);
     for line in &answer.lines {
         let mark = match (line.ok, line.required) {
             (true, _) => "ok",
             (false, true) => "LACKS",
             (false, false) => "without",
         };
-        lines.add_row([mark, line.name, &line.found, line.mend.as_deref().unwrap_or("")]);
+        let mend = line.mend.as_deref().unwrap_or("");
+        let above = mends.iter().find(|(_, of_lab)| *of_lab == mend).map(|(lab, _)| format!("see {lab}, above"));
+        lines.add_row([mark, line.name, &line.found, above.as_deref().unwrap_or(mend)]);
     }
-    format!("{labs}\n{lines}\n{}", verdict(answer))
+    let mends: String = mends.iter().map(|(lab, mend)| format!("what mends {lab}: {mend}\n")).collect();
+    format!("{labs}\n{mends}{lines}\n{}", verdict(answer))
 }
 
 fn verdict(answer: &Answer) -> String {

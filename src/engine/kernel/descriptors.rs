@@ -56,7 +56,7 @@ mod tests {
 
     fn need(subject: &str, trials: u32) -> Need {
         let text = format!(
-            "# Enough?\n[scenario]\nname = \"x\"\nhorizon = \"5s\"\ntrials = {trials}\n[[arm]]\nname = \"a\"\nsubject = \
+            "# Enough?\n[scenario]\nname = \"x\"\nhorizon = \"200s\"\ntrials = {trials}\n[[arm]]\nname = \"a\"\nsubject = \
              \"{subject}\"\n[[arm]]\nname = \"b\"\nsubject = \"{subject}\"\n[fault]\nprofile = \"blackhole\"\n"
         );
         let scenario = crate::scenario::read("x.toml", &text).unwrap();
