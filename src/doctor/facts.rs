@@ -97,8 +97,7 @@ fn inside() -> Result<Inside, Refused> {
     let ended = supervised.map_err(refused)?;
     let mut text = String::new();
     let read = answer.rewind().and_then(|()| answer.read_to_string(&mut text));
-    read.map_err(io::Error::from)
-        .and_then(|_| Ok(serde_json::from_str(&text)?))
+    read.and_then(|_| Ok(serde_json::from_str(&text)?))
         .map_err(|e| unknown(format!("the probe ended with code {} and said nothing ({e})", ended.code)))
 }
 
