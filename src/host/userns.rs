@@ -189,7 +189,8 @@ impl Refusal {
         match self.hand {
             // Said already.
             Hand::Kernel | Hand::Unknown => mend,
-            _ => format!("{mend}, or run it as root"),
+            // The command comes last, so that it can be copied to the end of the line.
+            _ => format!("run it as root, or: {mend}"),
         }
     }
 }
@@ -264,7 +265,7 @@ mod tests {
         let ubuntu = Evidence { apparmor_switch: Some(1), ..open() };
         let said = diagnose(Step::Inside, &io::Error::from_raw_os_error(libc::EACCES), &ubuntu).to_string();
         assert_eq!(said.lines().count(), 1);
-        for word in ["apparmor_restrict_unprivileged_userns = 1", "\"/opt/halfopen\"", "userns,", "or run it as root"] {
+        for word in ["apparmor_restrict_unprivileged_userns = 1", "\"/opt/halfopen\"", "userns,", "run it as root, or: printf"] {
             assert!(said.contains(word), "`{word}` is not in {said}");
         }
         for hand in [Hand::Kernel, Hand::LimitZero, Hand::OtherLimit("net"), Hand::Switch, Hand::Seccomp, Hand::Unknown]
