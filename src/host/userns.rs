@@ -265,7 +265,9 @@ mod tests {
         let ubuntu = Evidence { apparmor_switch: Some(1), ..open() };
         let said = diagnose(Step::Inside, &io::Error::from_raw_os_error(libc::EACCES), &ubuntu).to_string();
         assert_eq!(said.lines().count(), 1);
-        for word in ["apparmor_restrict_unprivileged_userns = 1", "\"/opt/halfopen\"", "userns,", "run it as root, or: printf"] {
+        for word in
+            ["apparmor_restrict_unprivileged_userns = 1", "\"/opt/halfopen\"", "userns,", "run it as root, or: printf"]
+        {
             assert!(said.contains(word), "`{word}` is not in {said}");
         }
         for hand in [Hand::Kernel, Hand::LimitZero, Hand::OtherLimit("net"), Hand::Switch, Hand::Seccomp, Hand::Unknown]
