@@ -23,6 +23,47 @@ pub(super) fn headline(summary: &Summary) -> String {
     text
 }
 
+/// The answer in a sentence or two: who is quickest, who is slowest, who never notices. Empty where nothing was cut.
+pub(super) fn answer(summary: &Summary) -> String {
+    let horizon = whole_seconds(summary.scenario.horizon_s);
+    let cut: Vec<&CellSummary> =
+        summary.cells.iter().filter(|c| !c.control && c.counts.detected + c.counts.censored > 0).collect();
+    let several_faults = cut.iter().any(|c| (&c.fault, &c.scope) != (&cut[0].fault, &cut[0].scope));
+    let name = |c: &CellSummary| {
+        let plain = |text: &str| super::text::plain(text);
+        if several_faults { format!("{} under {}", plain(&c.arm), fault(c, &plain)) } else { plain(&c.arm) }
+    };
+    let mut timed: Vec<(f64, &CellSummary)> = cut.iter().filter_map(|c| Some((c.ttd.median_s?, *c))).collect();
+    timed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let told = |(median, c): &(f64, &CellSummary)| {
+        format!("{} notices after {} s at the median ({})", name(c), seconds(*median), watchers(c, &|text| text.to_string()))
+    };
+    let mut said = Vec::new();
+    match timed.as_slice() {
+        [] => {}
+        [only] => said.push(format!("{}.", told(only))),
+        [first, .., last] => said.push(format!("{}; {}.", told(first), told(last))),
+    }
+    let never: Vec<String> = cut.iter().filter(|c| c.counts.detected == 0).map(|c| name(c)).collect();
+    let partly = cut.iter().filter(|c| c.counts.detected > 0 && c.counts.censored > 0).count();
+    match never.as_slice() {
+        [] => {}
+        [one] => said.push(format!("{one} never notices within {horizon} s.")),
+        few if few.len() <= 3 => said.push(format!("Within {horizon} s these never notice: {}.", few.join(", "))),
+        many => said.push(format!("In {} of {} settings nobody notices within {horizon} s.", many.len(), cut.len())),
+    }
+    if partly > 0 {
+        said.push(format!("In {partly} of {} some trials notice and others do not.", plural(cut.len(), "setting")));
+    }
+    let alarms = summary.totals.false_alarm;
+    if alarms > 0 {
+        said.push(format!("{} fired without a fault or before it.", plural(alarms, "watcher")));
+    } else if cut.is_empty() && summary.cells.iter().any(|c| c.control && c.counts.survived > 0) {
+        said.push("No watcher fired without a fault.".to_string());
+    }
+    if said.is_empty() { "Nothing was measured.".to_string() } else { said.join(" ") }
+}
+
 /// `20 detected, 3 censored, 1 void`: what there is.
 pub(super) fn outcomes(counts: &Counts) -> String {
     let parts = [
@@ -103,6 +144,11 @@ pub(super) fn watchers(cell: &CellSummary, name: Name<'_>) -> String {
             each.join(", ")
         }
     }
+}
+
+/// A watcher's name; `unknown` where the evidence does not tell.
+pub(super) fn known(name: &str) -> String {
+    if name.is_empty() { "unknown".to_string() } else { super::text::plain(name) }
 }
 
 /// The predicted window: `15.0 to 25.0`, `from 8.00`, `never`.

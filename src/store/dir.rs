@@ -17,7 +17,7 @@ const RUN: &str = "run.json";
 const EVENTS: &str = "events.jsonl";
 
 /// What a run writes, so that clearing an earlier run touches nothing else.
-const OWN: [&str; 12] = [
+const OWN: [&str; 15] = [
     RUN,
     EVENTS,
     "trials.csv",
@@ -30,7 +30,13 @@ const OWN: [&str; 12] = [
     "report.html",
     "junit.xml",
     "report.txt",
+    "plots/ttd.svg",
+    "plots/stuck.svg",
+    "plots/trials.svg",
 ];
+
+/// The folder of the pictures: gone with the last of them.
+const PLOTS: &str = "plots";
 
 /// A run directory that is being written.
 #[derive(Debug, Clone)]
@@ -61,9 +67,7 @@ impl RunDir {
             other => StoreError::io("lock", &marker)(other.into()),
         })?;
         let dir = Self { path: path.to_path_buf(), _lock: Some(Arc::new(lock)) };
-        for name in OWN {
-            remove(&path.join(name))?;
-        }
+        dir.clear()?;
         Ok(dir)
     }
 
@@ -78,11 +82,17 @@ impl RunDir {
     /// # Errors
     /// When the system refuses.
     pub fn discard(self) -> Result<(), StoreError> {
-        for name in OWN.iter().chain([&MARKER]) {
-            remove(&self.path.join(name))?;
-        }
+        self.clear()?;
+        remove(&self.path.join(MARKER))?;
         // Fails where somebody else's files are, which is right.
         let _ = fs::remove_dir(&self.path);
+        Ok(())
+    }
+
+    fn clear(&self) -> Result<(), StoreError> {
+        OWN.iter().try_for_each(|name| remove(&self.path.join(name)))?;
+        // Fails where there is none, or where somebody else's pictures are.
+        let _ = fs::remove_dir(self.path.join(PLOTS));
         Ok(())
     }
 
@@ -155,7 +165,9 @@ fn open_marker(path: &Path) -> Result<File, StoreError> {
 
 fn remove(path: &Path) -> Result<(), StoreError> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(StoreError::io("remove", path)(error)),
+        Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Err(StoreError::io("remove", path)(error))
+        }
         _ => Ok(()),
     }
 }

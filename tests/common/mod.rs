@@ -1,6 +1,8 @@
 //! A plan for the tests that start from recorded events.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod mini;
+
 use halfopen::events::Event;
 use halfopen::plan::{Plan, Trial, Window};
 use halfopen::scenario::{
