@@ -27,11 +27,10 @@ fn the_page_of_a_recorded_run() {
     insta::assert_snapshot!("page", body(&report.html()));
     insta::assert_snapshot!("junit", report.junit());
     let plots = report.plots();
-    assert_eq!(plots.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), [
-        "plots/ttd.svg",
-        "plots/stuck.svg",
-        "plots/trials.svg"
-    ]);
+    assert_eq!(
+        plots.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+        ["plots/ttd.svg", "plots/stuck.svg", "plots/trials.svg"]
+    );
     markup::check_page(&report.html());
     plots.iter().for_each(|(name, svg)| markup::check_xml(name, svg));
 }
@@ -115,15 +114,18 @@ fn junit_tells_a_failure_from_trouble() {
         };
         xml.descendants().filter(|n| n.has_tag_name("testcase")).map(kind).collect::<Vec<_>>()
     };
-    assert_eq!(cases(&run, &events), [
-        "the run reached its end: success",
-        // One of lapin's three is void.
-        "enough trials are measurements: error",
-        "p99 of ttd_s ≤ 8.5, arm keepalive: success",
-        "p50 of ttd_s ≤ 30, arm never|ever <b>: failure",
-        "p100 of ttd_s ≤ 30, arm lapin: error",
-        "number of trials with false_alarm = true ≤ 0: success",
-    ]);
+    assert_eq!(
+        cases(&run, &events),
+        [
+            "the run reached its end: success",
+            // One of lapin's three is void.
+            "enough trials are measurements: error",
+            "p99 of ttd_s ≤ 8.5, arm keepalive: success",
+            "p50 of ttd_s ≤ 30, arm never|ever <b>: failure",
+            "p100 of ttd_s ≤ 30, arm lapin: error",
+            "number of trials with false_alarm = true ≤ 0: success",
+        ]
+    );
     run.complete = false;
     run.plan.scenario.gates.clear();
     assert_eq!(cases(&run, &events)[0], "the run reached its end: error");
@@ -185,10 +187,12 @@ fn the_reapers_deadline_and_the_silent_watchers_are_shown() {
 #[test]
 fn ten_thousand_trials_make_a_page_that_opens() {
     let arm = |name: &str| {
-        format!("[[arm]]\nname = \"{name}\"\nsubject = \"tcp-reader\"\nkeepalive = {{ idle = \"5s\", interval = \"1s\", probes = 3 }}\n")
+        format!(
+            "[[arm]]\nname = \"{name}\"\nsubject = \"tcp-reader\"\nkeepalive = {{ idle = \"5s\", interval = \"1s\", probes = 3 }}\n"
+        )
     };
     let text = format!(
-        "# How large?\n[scenario]\nname = \"large\"\nhorizon = \"30s\"\ntrials = 5000\n[load]\nrate = \"1/s\"\n\
+        "# How large?\n[scenario]\nname = \"large\"\nhorizon = \"30s\"\ntrials = 5000\n\
          [fault]\nprofile = \"blackhole\"\n{}{}",
         arm("one"),
         arm("two")

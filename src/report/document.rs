@@ -137,8 +137,7 @@ fn times(summary: &Summary) -> Section {
 fn far_ends(summary: &Summary) -> Option<Section> {
     let row = |c: &super::CellSummary| {
         let b = &c.broker_notice;
-        let mut row =
-            vec![plain(&c.arm), sentences::fault(c, AS_IT_IS), format!("{} of {}", b.events, b.n)];
+        let mut row = vec![plain(&c.arm), sentences::fault(c, AS_IT_IS), format!("{} of {}", b.events, b.n)];
         row.extend([b.min_s, b.median_s, b.max_s].map(|value| quantile(b, value)));
         row
     };
@@ -169,9 +168,8 @@ fn messages(summary: &Summary) -> Option<Section> {
 }
 
 fn void(summary: &Summary) -> Option<Section> {
-    let row = |v: &super::VoidCount| {
-        vec![v.reason.clone(), v.n.to_string(), v.first_trial.to_string(), plain(&v.example)]
-    };
+    let row =
+        |v: &super::VoidCount| vec![v.reason.clone(), v.n.to_string(), v.first_trial.to_string(), plain(&v.example)];
     let rows: Vec<_> = summary.void_reasons.iter().map(row).collect();
     let some = !rows.is_empty();
     let blocks = vec![Block::Table(Table::new(&["reason", "n", "first trial", "its details"], rows))];

@@ -63,8 +63,7 @@ fn measured(summary: &Summary) -> TestCaseStatus {
     if summary.totals.trials == 0 {
         return trouble(NonSuccessKind::Error, "nothing", "the run has no trial");
     }
-    let bad: Vec<&CellSummary> =
-        summary.cells.iter().filter(|c| too_void(c.counts.void, c.counts.trials)).collect();
+    let bad: Vec<&CellSummary> = summary.cells.iter().filter(|c| too_void(c.counts.void, c.counts.trials)).collect();
     if bad.is_empty() {
         return TestCaseStatus::success();
     }

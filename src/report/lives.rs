@@ -118,7 +118,8 @@ fn moments<'r>(row: &TrialRow, connections: impl Iterator<Item = &'r ConnectionR
         let who = who.map(String::from);
         moments.push(Moment { lane, at_s: since(at, cut), short: short.to_string(), text, who });
     };
-    let silence = row.age_at_fault_s.map(|s| format!("; the last segment was {} s old", seconds(s))).unwrap_or_default();
+    let silence =
+        row.age_at_fault_s.map(|s| format!("; the last segment was {} s old", seconds(s))).unwrap_or_default();
     add(Lane::Path, Some(cut), "cut", format!("the path is cut{silence}"), None);
     add(Lane::Path, row.first_drop_s, "first drop", "first look at which a packet had been dropped".into(), None);
     add(Lane::Path, row.healed_s, "healed", "the path is whole again".into(), None);
@@ -130,7 +131,8 @@ fn moments<'r>(row: &TrialRow, connections: impl Iterator<Item = &'r ConnectionR
     let who = sentences::known(&row.watcher);
     let words = if row.error.is_empty() { String::new() } else { format!(" ({})", plain(&row.error)) };
     let noticed = row.detected_s.is_some();
-    let told = if noticed { format!("the client noticed, by {who}{words}") } else { format!("the client was told{words}") };
+    let told =
+        if noticed { format!("the client noticed, by {who}{words}") } else { format!("the client was told{words}") };
     let short = if noticed { who.as_str() } else { "told" };
     add(Lane::Client, row.app_notice_s, short, told, noticed.then_some(row.watcher.as_str()));
     add(Lane::Client, row.recovered_s, "consumes again", "the client consumed again".into(), None);

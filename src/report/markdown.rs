@@ -60,7 +60,8 @@ impl Lines {
         match block {
             Block::List(lines) => lines.iter().for_each(|line| self.line(&format!("- {}", escape_markdown(line)))),
             Block::Note(pieces) => {
-                let shown = |(i, piece): (usize, &&str)| if i % 2 == 1 { format!("*{piece}*") } else { piece.to_string() };
+                let shown =
+                    |(i, piece): (usize, &&str)| if i % 2 == 1 { format!("*{piece}*") } else { piece.to_string() };
                 self.paragraph(&pieces.iter().enumerate().map(shown).collect::<String>());
             }
             Block::Table(table) => self.cells(table),

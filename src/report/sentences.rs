@@ -4,6 +4,7 @@
 use super::summary::{CellSummary, Counts, GateSummary, Summary};
 use super::text::{seconds, whole_seconds};
 use crate::scenario::{Gate, Measure};
+use crate::timers::{Side, Watcher};
 
 /// A name from outside, as the form at hand wants it.
 pub(super) type Name<'n> = &'n dyn Fn(&str) -> String;
@@ -36,7 +37,12 @@ pub(super) fn answer(summary: &Summary) -> String {
     let mut timed: Vec<(f64, &CellSummary)> = cut.iter().filter_map(|c| Some((c.ttd.median_s?, *c))).collect();
     timed.sort_by(|a, b| a.0.total_cmp(&b.0));
     let told = |(median, c): &(f64, &CellSummary)| {
-        format!("{} notices after {} s at the median ({})", name(c), seconds(*median), watchers(c, &|text| text.to_string()))
+        format!(
+            "{} notices after {} s at the median ({})",
+            name(c),
+            seconds(*median),
+            watchers(c, &|text| text.to_string())
+        )
     };
     let mut said = Vec::new();
     match timed.as_slice() {
@@ -54,6 +60,12 @@ pub(super) fn answer(summary: &Summary) -> String {
     }
     if partly > 0 {
         said.push(format!("In {partly} of {} some trials notice and others do not.", plural(cut.len(), "setting")));
+    }
+    let by_reaper = |o: &&super::WatcherSummary| o.watcher.parse::<Watcher>().is_ok_and(|w| w.side() == Side::Reaper);
+    let reaped: usize = cut.iter().flat_map(|c| &c.outlooks).filter(by_reaper).map(|o| o.fired).sum();
+    if reaped > 0 {
+        let all: usize = cut.iter().map(|c| c.counts.detected + c.counts.censored).sum();
+        said.push(format!("A reaper ended the stall in {reaped} of {}.", plural(all, "trial")));
     }
     let alarms = summary.totals.false_alarm;
     if alarms > 0 {

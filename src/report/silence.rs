@@ -76,8 +76,10 @@ fn state(state: WatcherState) -> &'static str {
 /// The matrix and the reasons. Without a cut and without a fired watcher there is nothing to tell.
 pub(super) fn section(summary: &Summary) -> Option<Section> {
     let cells: Vec<&CellSummary> = summary.cells.iter().filter(|c| !c.outlooks.is_empty()).collect();
+    // One that is off or not triggered everywhere says nothing in a matrix; its reason stands below.
+    let idle = |o: &WatcherSummary| matches!(o.predicted.as_deref(), None | Some("never_armed" | "never_triggered"));
     let in_play = |w: &&Watcher| {
-        let is = |o: &WatcherSummary| o.watcher == w.name() && (o.fired > 0 || o.predicted.as_deref() != Some("never_armed"));
+        let is = |o: &WatcherSummary| o.watcher == w.name() && (o.fired > 0 || !idle(o));
         cells.iter().any(|c| c.outlooks.iter().any(is))
     };
     let columns: Vec<&'static str> = Watcher::ALL.iter().filter(in_play).map(|w| w.name()).collect();

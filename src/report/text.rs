@@ -37,6 +37,11 @@ pub fn plain(text: &str) -> String {
     spaced.trim().to_string()
 }
 
+/// Somebody else's text with its lines and its indentation: other control characters become spaces.
+pub(super) fn plain_lines(text: &str) -> String {
+    text.chars().map(|c| if c == '\n' || !(c.is_control() || is_invisible(c)) { c } else { ' ' }).collect()
+}
+
 /// Line and paragraph separators and the marks that turn the direction of text around.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -160,7 +160,8 @@ mod tests {
 
     #[test]
     fn the_curve_rises_at_events_only_and_stays_below_one_with_a_censored_end() {
-        let four = [Observation::censored(9.0), Observation::event(2.0), Observation::event(1.0), Observation::event(2.0)];
+        let four =
+            [Observation::censored(9.0), Observation::event(2.0), Observation::event(1.0), Observation::event(2.0)];
         let steps = curve(&four);
         assert_eq!(steps.iter().map(|s| s.index).collect::<Vec<_>>(), [2, 1, 3, 0]);
         let shares: Vec<f64> = steps.iter().map(|s| (s.share * 100.0).round()).collect();

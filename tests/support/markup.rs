@@ -1,9 +1,7 @@
 //! Reads HTML, XML and Markdown as far as the tests on reports need it.
 
 use html5ever::tendril::StrTendril;
-use html5ever::tokenizer::{
-    BufferQueue, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
-};
+use html5ever::tokenizer::{BufferQueue, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
 use std::cell::RefCell;
 
 /// What a page consists of.
@@ -157,7 +155,8 @@ fn unescape(text: &str) -> String {
 fn row(line: &str) -> Vec<String> {
     let mut cells = vec![String::new()];
     let mut escaped = false;
-    for c in line.trim_start_matches("| ").trim_end_matches(" |").chars() {
+    let inner = line.strip_prefix('|').and_then(|l| l.strip_suffix('|')).unwrap_or(line);
+    for c in inner.chars() {
         if c == '|' && !escaped {
             cells.push(String::new());
         } else if let Some(cell) = cells.last_mut() {

@@ -33,9 +33,11 @@ pub(super) fn lives(lives: &[Life]) -> (Picture, Picture) {
 
 /// Times to detect; `None` where nothing was to be cut.
 pub(super) fn ttd(report: &Report) -> Option<Curves> {
-    let strips = strips(report, |row| {
-        is_certified(row).then(|| (observation(row, row.ttd_s), row.watcher.as_str()))
-    }, |c| (c.ttd, sentences::watchers(c, AS_IT_IS), c.predicted.map(|p| (p.lo_s, p.hi_s))));
+    let strips = strips(
+        report,
+        |row| is_certified(row).then(|| (observation(row, row.ttd_s), row.watcher.as_str())),
+        |c| (c.ttd, sentences::watchers(c, AS_IT_IS), c.predicted.map(|p| (p.lo_s, p.hi_s))),
+    );
     let only_controls = !report.summary.cells.is_empty() && report.summary.cells.iter().all(|c| c.control);
     (!only_controls).then(|| Curves {
         id: "ttd",
@@ -53,10 +55,14 @@ pub(super) fn stuck(report: &Report) -> Option<Curves> {
     if report.summary.cells.iter().all(|c| c.stuck.is_none()) {
         return None;
     }
-    let strips = strips(report, |row| {
-        let observed = stuck_observation(row).filter(|_| is_certified(row))?;
-        Some((observed, row.resolved_by.as_str()))
-    }, |c| (c.stuck.unwrap_or_default(), String::new(), None));
+    let strips = strips(
+        report,
+        |row| {
+            let observed = stuck_observation(row).filter(|_| is_certified(row))?;
+            Some((observed, row.resolved_by.as_str()))
+        },
+        |c| (c.stuck.unwrap_or_default(), String::new(), None),
+    );
     let published = report.summary.published.as_ref().map(|p| {
         let share = format!("published: at least {:.0} % in", p.share * 100.0);
         Deadline { label: share, watcher: None, from_s: p.from_s, to_s: p.to_s }

@@ -10,11 +10,11 @@ mod figures;
 pub(super) use figures::pictures;
 
 use super::Report;
-use super::document::{self, Block, Cell, Section, Table};
+use super::document::{self, Block, Cell, Section};
 use super::lives::{self, Life};
 use super::picture::{Picture, palette};
 use super::sentences;
-use super::text::{plain, utc_date_time};
+use super::text::{plain, plain_lines, utc_date_time};
 use crate::timers::Watcher;
 use askama::Template;
 
@@ -52,12 +52,14 @@ struct Page<'r> {
     chips: Vec<Chip>,
     ttd: Option<Figure>,
     stuck: Option<Figure>,
+    /// Where a reaper cleans up, how long the work was stuck is half of the answer.
+    stuck_first: bool,
     trials: Option<Figure>,
     lives: &'r [Life],
     all_trials: usize,
     findings: Vec<String>,
     sections: Vec<Section>,
-    source: &'r str,
+    source: String,
 }
 
 impl Page<'_> {
@@ -93,7 +95,11 @@ pub(super) fn render(report: &Report) -> String {
     let lives = lives::chosen(report);
     let trials = (!lives.is_empty()).then(|| {
         let (wide, narrow) = figures::lives(&lives);
-        Figure::new(&wide, &narrow, "Seconds from the cut, which is the red line. The list below has every moment in words.")
+        Figure::new(
+            &wide,
+            &narrow,
+            "Seconds from the cut, which is the red line. The list below has every moment in words.",
+        )
     });
     let page = Page {
         style: palette::page_style(),
@@ -105,12 +111,13 @@ pub(super) fn render(report: &Report) -> String {
         chips: chips(report),
         ttd: figures::ttd(report).map(|f| figure(&f, figures::TTD_CAPTION)),
         stuck: figures::stuck(report).map(|f| figure(&f, figures::STUCK_CAPTION)),
+        stuck_first: report.reaper.is_some(),
         trials,
         lives: &lives,
         all_trials: summary.totals.trials,
         findings: document::findings(summary),
         sections: document::sections(summary),
-        source: &report.source,
+        source: plain_lines(&report.source),
     };
     // Writing to memory can't fail, and the template is checked by the compiler.
     page.render().unwrap_or_default()

@@ -68,9 +68,7 @@ impl Layout {
     fn new(narrow: bool, strips: usize) -> Self {
         match (narrow, strips) {
             (true, _) => Self { width: 350.0, plot: (34.0, 342.0), strip: 40.0, above: 34.0, gap: 12.0, lines: 0 },
-            (false, ..=8) => {
-                Self { width: 780.0, plot: (236.0, 770.0), strip: 60.0, above: 0.0, gap: 16.0, lines: 4 }
-            }
+            (false, ..=8) => Self { width: 780.0, plot: (236.0, 770.0), strip: 60.0, above: 0.0, gap: 16.0, lines: 4 },
             (false, _) => Self { width: 780.0, plot: (236.0, 770.0), strip: 30.0, above: 0.0, gap: 10.0, lines: 2 },
         }
     }
@@ -107,7 +105,7 @@ impl Curves {
         let bottom = top + self.strips.len() as f64 * (layout.above + layout.strip + layout.gap) - layout.gap;
         self.frame(&mut p, layout, &axis, (top, bottom));
         for (i, deadline) in shown.into_iter().enumerate() {
-            draw_deadline(&mut p, &axis, deadline, labels + 14.0 * (i as f64 + 1.0), bottom);
+            draw_deadline(&mut p, &axis, deadline, labels + 14.0 * (i as f64 + 1.0), (top, bottom));
         }
         for (i, strip) in self.strips.iter().enumerate() {
             self.strip(&mut p, layout, &axis, strip, y, i == 0);
@@ -237,7 +235,8 @@ impl Curves {
             return;
         }
         let width = layout.plot.0 - 38.0;
-        let (named, below) = if layout.lines > 2 { (strip.arm.clone(), strip.fault.as_str()) } else { (strip.label(), "") };
+        let (named, below) =
+            if layout.lines > 2 { (strip.arm.clone(), strip.fault.as_str()) } else { (strip.label(), "") };
         let mut lines = vec![("name", named.as_str(), NAME_LETTER)];
         if !below.is_empty() {
             lines.push(("muted small", below, SMALL_LETTER));
@@ -279,14 +278,14 @@ fn with_unit(number: &str) -> String {
     if number.starts_with(|c: char| c.is_ascii_digit()) { format!("{number} s") } else { number.to_string() }
 }
 
-fn draw_deadline(p: &mut Picture, axis: &Axis, d: &Deadline, y: f64, bottom: f64) {
+fn draw_deadline(p: &mut Picture, axis: &Axis, d: &Deadline, y: f64, (top, bottom): (f64, f64)) {
     let (from, to) = (axis.at(d.from_s), axis.at(d.to_s));
     let kind = if d.watcher.is_some() { "deadline" } else { "published" };
     let colour = d.watcher.map(palette::class).unwrap_or_default();
     if to > from {
-        p.rect((from, y + 4.0), (to - from, bottom - y - 4.0), &format!("{kind}-band {colour}"));
+        p.rect((from, top), (to - from, bottom - top), &format!("{kind}-band {colour}"));
     }
-    p.line((from, y + 4.0), (from, bottom), &format!("{kind} {colour}"));
+    p.line((from, top), (from, bottom), &format!("{kind} {colour}"));
     let times = if d.to_s > d.from_s {
         format!("{} to {} s", whole_seconds(d.from_s), whole_seconds(d.to_s))
     } else {
@@ -428,7 +427,8 @@ mod tests {
 
     #[test]
     fn many_trials_make_no_more_marks_than_there_is_room_for() {
-        let many = |n: u32| (0..n).map(|i| (Observation::event(f64::from(i) * 20.0 / f64::from(n)), "keepalive")).collect();
+        let many =
+            |n: u32| (0..n).map(|i| (Observation::event(f64::from(i) * 20.0 / f64::from(n)), "keepalive")).collect();
         let length = |n| curves(vec![strip(many(n))]).draw(false).inline().len();
         assert!(length(100_000) < 120_000, "{}", length(100_000));
         let highest = curves(vec![strip(many(100_000))]).draw(false);

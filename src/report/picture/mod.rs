@@ -54,12 +54,39 @@ impl fmt::Display for Anchor {
 /// One thing that is drawn.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Mark {
-    Rect { x: Px, y: Px, width: Px, height: Px, class: String },
-    Line { x1: Px, y1: Px, x2: Px, y2: Px, class: String },
-    Path { d: String, class: String },
-    Dot { x: Px, y: Px, radius: Px, class: String },
+    Rect {
+        x: Px,
+        y: Px,
+        width: Px,
+        height: Px,
+        class: String,
+    },
+    Line {
+        x1: Px,
+        y1: Px,
+        x2: Px,
+        y2: Px,
+        class: String,
+    },
+    Path {
+        d: String,
+        class: String,
+    },
+    Dot {
+        x: Px,
+        y: Px,
+        radius: Px,
+        class: String,
+    },
     /// `full` is shown on hovering, where the text had to be shortened.
-    Text { x: Px, y: Px, class: String, anchor: Anchor, text: String, full: Option<String> },
+    Text {
+        x: Px,
+        y: Px,
+        class: String,
+        anchor: Anchor,
+        text: String,
+        full: Option<String>,
+    },
 }
 
 /// A picture with its words for those who can't see it.

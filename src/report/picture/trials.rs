@@ -44,8 +44,7 @@ fn draw_life(p: &mut Picture, life: &Life, plot: (f64, f64), y: f64, narrow: boo
     let length = (life.until_s - first).max(0.001);
     // A little room before the first moment, so that it does not stand on the edge.
     let axis = Axis::between(plot, first - 0.03 * length, first + 1.02 * length);
-    let lanes: Vec<Lane> =
-        Lane::ALL.into_iter().filter(|lane| life.moments.iter().any(|m| m.lane == *lane)).collect();
+    let lanes: Vec<Lane> = Lane::ALL.into_iter().filter(|lane| life.moments.iter().any(|m| m.lane == *lane)).collect();
     let top = y + 22.0;
     let bottom = top + lanes.len() as f64 * LANE;
     for (seconds, text) in axis.ticks(if narrow { 5 } else { 10 }) {
@@ -73,7 +72,8 @@ fn draw_lane<'m>(p: &mut Picture, axis: &Axis, moments: impl Iterator<Item = &'m
         p.marks.push(Mark::Dot { x: Px(x), y: Px(y), radius: Px(4.0), class: colour });
         let width = m.short.chars().count() as f64 * LETTER;
         let next = moments.get(i + 1).map_or(axis.to_px + 8.0, |n| axis.at(n.at_s));
-        let class = m.who.as_deref().map_or_else(|| "small".to_string(), |w| format!("who small {}", palette::class(w)));
+        let class =
+            m.who.as_deref().map_or_else(|| "small".to_string(), |w| format!("who small {}", palette::class(w)));
         if x + 8.0 + width <= next && x > written_to {
             p.text(x + 7.0, y - 4.0, Anchor::Start, &class, &m.short);
             written_to = x + 8.0 + width;
