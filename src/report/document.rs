@@ -7,7 +7,7 @@ use super::options;
 use super::sentences;
 use super::silence;
 use super::summary::Summary;
-use super::text::{bytes, milliseconds, plain, quantile, utc_date_time};
+use super::text::{NOT_REACHED, NOTHING, bytes, milliseconds, plain, quantile, utc_date_time};
 
 /// One section.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,6 +57,12 @@ impl Cell {
         Self { text, tone }
     }
 
+    /// Whether it is a number, or stands in the place of one.
+    pub fn is_number(&self) -> bool {
+        self.tone.is_empty()
+            && (self.text.parse::<f64>().is_ok() || [NOTHING, NOT_REACHED].contains(&self.text.as_str()))
+    }
+
     /// Whether it is a verdict, which stands out in every form.
     pub fn is_verdict(&self) -> bool {
         ["held", "failed", "inconclusive"].contains(&self.tone)
@@ -74,6 +80,11 @@ impl Table {
     pub fn new(header: &[&'static str], rows: Vec<Vec<String>>) -> Self {
         let rows = rows.into_iter().map(|row| row.into_iter().map(Cell::from).collect()).collect();
         Self { header: header.to_vec(), rows }
+    }
+
+    /// Whether a column holds numbers, by its first row.
+    pub fn is_numeric(&self, column: &usize) -> bool {
+        self.rows.first().and_then(|row| row.get(*column)).is_some_and(Cell::is_number)
     }
 }
 

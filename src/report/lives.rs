@@ -136,6 +136,9 @@ fn moments<'r>(row: &TrialRow, connections: impl Iterator<Item = &'r ConnectionR
     let short = if noticed { who.as_str() } else { "told" };
     add(Lane::Client, row.app_notice_s, short, told, noticed.then_some(row.watcher.as_str()));
     add(Lane::Client, row.recovered_s, "consumes again", "the client consumed again".into(), None);
+    let unaware = row.ended_s.filter(|_| row.outcome == Outcome::Censored);
+    let vain = "nobody had told the client when the watch ended".to_string();
+    add(Lane::Client, unaware, "still unaware", vain, None);
     let by = sentences::known(&row.broker_watcher);
     let broker = format!("the broker gave the connection up ({by})");
     add(Lane::Broker, row.broker_notice_s, "gave up", broker, Some(&row.broker_watcher));

@@ -37,18 +37,16 @@ pub(super) fn answer(summary: &Summary) -> String {
     let mut timed: Vec<(f64, &CellSummary)> = cut.iter().filter_map(|c| Some((c.ttd.median_s?, *c))).collect();
     timed.sort_by(|a, b| a.0.total_cmp(&b.0));
     let told = |(median, c): &(f64, &CellSummary)| {
-        format!(
-            "{} notices after {} s at the median ({})",
-            name(c),
-            seconds(*median),
-            watchers(c, &|text| text.to_string())
-        )
+        format!("{} s at the median, by {}", seconds(*median), watchers(c, &|text| text.to_string()))
     };
     let mut said = Vec::new();
     match timed.as_slice() {
         [] => {}
-        [only] => said.push(format!("{}.", told(only))),
-        [first, .., last] => said.push(format!("{}; {}.", told(first), told(last))),
+        [only] => said.push(format!("{} notices after {}.", name(only.1), told(only))),
+        [first, .., last] => {
+            said.push(format!("Quickest is {}: {}.", name(first.1), told(first)));
+            said.push(format!("Slowest is {}: {}.", name(last.1), told(last)));
+        }
     }
     let never: Vec<String> = cut.iter().filter(|c| c.counts.detected == 0).map(|c| name(c)).collect();
     let partly = cut.iter().filter(|c| c.counts.detected > 0 && c.counts.censored > 0).count();

@@ -118,7 +118,7 @@ pub(super) fn section(summary: &Summary) -> Option<Section> {
         " something keeps it alive or keeps it from running.",
     ];
     let mut blocks = vec![Block::Table(matrix), Block::Note(note)];
-    let reasons = reasons(&cells);
+    let reasons = reasons(&cells, &columns);
     if !reasons.is_empty() {
         let header = vec!["watcher", "predicted", "why", "where"];
         blocks.push(Block::More("Why each of them fires or stays silent", Table { header, rows: reasons }));
@@ -150,7 +150,7 @@ fn shown(cell: &CellSummary, name: &str, horizon_s: f64) -> Cell {
 const NAMED: usize = 6;
 
 /// One line for each thing that is said of a watcher, with all cells that it is said of.
-fn reasons(cells: &[&CellSummary]) -> Vec<Vec<Cell>> {
+fn reasons(cells: &[&CellSummary], columns: &[&str]) -> Vec<Vec<Cell>> {
     let mut lines: Vec<(String, String, String, Vec<String>)> = Vec::new();
     let several = cells.iter().any(|c| (&c.fault, &c.scope) != (&cells[0].fault, &cells[0].scope));
     for watcher in Watcher::ALL {
@@ -158,7 +158,8 @@ fn reasons(cells: &[&CellSummary]) -> Vec<Vec<Cell>> {
         for cell in cells {
             let Some(o) = cell.outlooks.iter().find(|o| o.watcher == watcher.name()) else { continue };
             let (Some(predicted), Some(why)) = (&o.predicted, &o.why) else { continue };
-            if why == OFF {
+            // Each `off` of the matrix has its reason; a watcher that is off everywhere is not in it.
+            if why == OFF || (predicted == "never_armed" && !columns.contains(&watcher.name())) {
                 continue;
             }
             let said = match (predicted.as_str(), o.lo_s, o.hi_s) {

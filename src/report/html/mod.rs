@@ -71,7 +71,7 @@ impl Page<'_> {
     fn cell_class(&self, cell: &Cell, header: &str) -> String {
         match cell.tone {
             "fired" => format!("fired {}", self.column(header)),
-            "" if is_number(&cell.text) => "num".to_string(),
+            "" if cell.is_number() => "num".to_string(),
             tone => tone.to_string(),
         }
     }
@@ -83,10 +83,6 @@ impl Page<'_> {
     fn is_term(&self, index: &usize) -> bool {
         index % 2 == 1
     }
-}
-
-fn is_number(text: &str) -> bool {
-    text.parse::<f64>().is_ok() || text == super::text::NOTHING
 }
 
 /// The whole page. The same report gives the same bytes.

@@ -67,13 +67,17 @@ struct Layout {
 impl Layout {
     fn new(narrow: bool, strips: usize) -> Self {
         match (narrow, strips) {
-            (true, _) => Self { width: 350.0, plot: (34.0, 342.0), strip: 40.0, above: 34.0, gap: 12.0, lines: 0 },
-            (false, ..=8) => Self { width: 780.0, plot: (236.0, 770.0), strip: 60.0, above: 0.0, gap: 16.0, lines: 4 },
-            (false, _) => Self { width: 780.0, plot: (236.0, 770.0), strip: 30.0, above: 0.0, gap: 10.0, lines: 2 },
+            (true, _) => Self { width: 350.0, plot: (34.0, 342.0), strip: 40.0, above: 40.0, gap: 10.0, lines: 0 },
+            (false, ..=MANY) => {
+                Self { width: 960.0, plot: (236.0, 950.0), strip: 60.0, above: 0.0, gap: 16.0, lines: 4 }
+            }
+            (false, _) => Self { width: 960.0, plot: (236.0, 950.0), strip: 30.0, above: 0.0, gap: 10.0, lines: 2 },
         }
     }
 }
 
+/// From more strips than these on, they are low, and the axis has its numbers at both ends.
+const MANY: usize = 8;
 const SMALL_LETTER: f64 = 6.0;
 const NAME_LETTER: f64 = 7.4;
 /// Up to so many events each is also a dot.
@@ -97,6 +101,10 @@ impl Curves {
             p.text(layout.width / 2.0, y + 20.0, Anchor::Middle, "muted", "Nothing was measured.");
             p.height = Px(y + 40.0);
             return p;
+        }
+        if self.strips.len() > MANY {
+            // Room for the ticks' texts, which stand at both ends.
+            y += 12.0;
         }
         let shown: Vec<&Deadline> = self.deadlines.iter().filter(|d| axis.shows(d.from_s)).collect();
         let labels = y;
@@ -188,7 +196,7 @@ impl Curves {
             let x = axis.at(at);
             p.line((x, top), (x, bottom), "grid");
             p.text(x, bottom + 16.0, Anchor::Middle, "muted small", &text);
-            if self.strips.len() > 8 {
+            if self.strips.len() > MANY {
                 p.text(x, top - 4.0, Anchor::Middle, "muted small", &text);
             }
         }

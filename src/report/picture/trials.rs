@@ -10,7 +10,7 @@ const LETTER: f64 = 6.2;
 
 /// All of them below one another, each on its own axis.
 pub(in crate::report) fn draw(lives: &[Life], narrow: bool) -> Picture {
-    let (width, plot) = if narrow { (350.0, (62.0, 342.0)) } else { (780.0, (90.0, 770.0)) };
+    let (width, plot) = if narrow { (350.0, (62.0, 342.0)) } else { (960.0, (90.0, 950.0)) };
     let described: Vec<String> = lives.iter().map(describe).collect();
     let mut p = Picture {
         id: if narrow { "trials-narrow" } else { "trials" }.to_string(),
