@@ -133,8 +133,7 @@ fn junit_tells_a_failure_from_trouble() {
 }
 
 /// A stall with a reaper, simulated.
-const STALL: &str = r#"
-# Who ends it?
+const STALL: &str = r#"# Who ends it?
 [scenario]
 name = "stall"
 horizon = "150s"

@@ -75,7 +75,7 @@ fn state(state: WatcherState) -> &'static str {
 
 /// The matrix and the reasons. Without a cut and without a fired watcher there is nothing to tell.
 pub(super) fn section(summary: &Summary) -> Option<Section> {
-    let cells: Vec<&CellSummary> = summary.cells.iter().filter(|c| !c.outlooks.is_empty()).collect();
+    let cells: Vec<&CellSummary> = summary.cells.iter().filter(|c| !c.control || !c.outlooks.is_empty()).collect();
     // One that is off or not triggered everywhere says nothing in a matrix; its reason stands below.
     let idle = |o: &WatcherSummary| matches!(o.predicted.as_deref(), None | Some("never_armed" | "never_triggered"));
     let in_play = |w: &&Watcher| {
