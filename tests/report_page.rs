@@ -191,7 +191,7 @@ fn ten_thousand_trials_make_a_page_that_opens() {
         )
     };
     let text = format!(
-        "# How large?\n[scenario]\nname = \"large\"\nhorizon = \"30s\"\ntrials = 5000\n\
+        "# How large?\n[scenario]\nname = \"large\"\nhorizon = \"12s\"\ntrials = 5000\n\
          [fault]\nprofile = \"blackhole\"\n{}{}",
         arm("one"),
         arm("two")

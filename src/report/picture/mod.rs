@@ -111,6 +111,22 @@ struct Svg<'p> {
     style: Option<&'p str>,
 }
 
+/// Paper around a picture that stands alone, in pixels.
+const MARGIN: u32 = 12;
+
+impl Svg<'_> {
+    /// A length with the margins at both ends.
+    fn beyond(&self, length: &Px) -> Px {
+        Px(length.0 + 2.0 * f64::from(MARGIN))
+    }
+
+    /// What is seen of a picture that stands alone.
+    fn paper(&self) -> String {
+        let (width, height) = (self.beyond(&self.picture.width), self.beyond(&self.picture.height));
+        format!("-{MARGIN} -{MARGIN} {width} {height}")
+    }
+}
+
 impl Picture {
     /// For a page, which has the style sheet.
     pub fn inline(&self) -> String {
