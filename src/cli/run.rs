@@ -143,7 +143,7 @@ fn simulate(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_js
 fn finish(dir: &RunDir, exit: Exit, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
     let (judged, summary) = super::report::render(dir, !args.json)?;
     if !args.json {
-        say!("halfopen: the run directory is {}", dir.path().display());
+        super::report::point_to(dir);
     }
     Ok((exit.and(judged), summary))
 }

@@ -17,7 +17,7 @@ mod settings;
 mod span;
 mod watcher;
 
-pub use compose::{predict, step};
+pub use compose::{OFF, predict, step};
 pub use conditions::{Case, Conditions, Fault, FaultKind, FaultScope, Row, State, Traffic};
 pub use draw::Phases;
 pub use environment::{Environment, KernelVersion, parse_hz};
