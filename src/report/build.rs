@@ -137,6 +137,7 @@ fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) 
         ttr: to_event(&|r| r.ttr_s),
         broker_notice: to_event(&|r| since_cut(r, r.broker_notice_s).filter(|after| after.0 >= 0)),
         stuck: (!messages.is_empty()).then(|| stuck(&certified)),
+        resolved_by: by_frequency(certified.iter().map(|r| r.resolved_by.as_str()).filter(|by| !by.is_empty())),
         watchers: by_frequency(rows.iter().filter(|r| r.outcome != Outcome::Void).map(|r| r.watcher.as_str())),
         kernel_ended_unnoticed: certified
             .iter()
@@ -174,7 +175,7 @@ fn stuck(certified: &[&TrialRow]) -> Spread {
     spread(&observed.collect::<Vec<_>>())
 }
 
-fn by_frequency<'t>(names: impl Iterator<Item = &'t str>) -> Vec<NamedCount> {
+pub(super) fn by_frequency<'t>(names: impl Iterator<Item = &'t str>) -> Vec<NamedCount> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for name in names {
         *counts.entry(name).or_default() += 1;

@@ -81,6 +81,8 @@ fn messages(out: &mut Lines, summary: &Summary, name: sentences::Name<'_>) {
             row.extend([m.published, m.delivered, m.duplicated, m.unresolved].map(|n| n.to_string()));
             let stuck = c.stuck.unwrap_or_default();
             row.extend([stuck.median_s, stuck.p99_s, stuck.max_s].map(|value| quantile(&stuck, value)));
+            let by: Vec<String> = c.resolved_by.iter().map(|by| format!("{} {}", name(&by.name), by.n)).collect();
+            row.push(if by.is_empty() { NOTHING.to_string() } else { by.join(", ") });
             Some(row)
         })
         .collect();
@@ -88,10 +90,12 @@ fn messages(out: &mut Lines, summary: &Summary, name: sentences::Name<'_>) {
         return;
     }
     out.section("Messages");
-    let header =
-        ["arm", "fault", "published", "delivered", "twice or more", "unresolved", "stuck median s", "p99", "max"];
-    out.table(&header, &rows);
-    out.paragraph("*Stuck* is the oldest message that waited at the cut or was published after it, of each trial.");
+    let counts = ["arm", "fault", "published", "delivered", "twice or more", "unresolved"];
+    out.table(&[counts.as_slice(), &["stuck median s", "p99", "max", "ended by"]].concat(), &rows);
+    out.paragraph(
+        "*Stuck* is the oldest message that waited at the cut or was published after it, of each trial; a consumer \
+         (*recovery*) or a reaper's rule ended its wait.",
+    );
 }
 
 fn void(out: &mut Lines, summary: &Summary) {

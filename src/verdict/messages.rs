@@ -28,6 +28,12 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
                 row.delivered_n += 1;
                 row.redelivered_n += u64::from(*redelivered);
             }
+            Kind::Started { .. } => _ = row.started_s.get_or_insert(at),
+            Kind::Finished { .. } => {
+                row.finished_s.get_or_insert(at);
+                row.effects = Some(row.effects.unwrap_or_default() + 1);
+            }
+            Kind::Requeued { .. } => row.requeued_n += 1,
             Kind::Reaped { rule, .. } if row.reaped_s.is_none() => {
                 (row.reaped_s, row.reaped_by) = (Some(at), rule.clone());
             }
@@ -40,7 +46,10 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
     }
     let acknowledges = case.arm.settings.subject == SubjectKind::Lapin && case.arm.settings.ack.is_some();
     for row in rows.values_mut() {
-        let consumed = if acknowledges { row.acked_s } else { row.delivered_s };
+        // Where there is a task store it knows of every beginning, and of no effect without one.
+        let known = row.started_s.is_some() || row.reaped_s.is_some();
+        row.effects = row.effects.or(known.then_some(0));
+        let consumed = row.finished_s.or(if acknowledges { row.acked_s } else { row.delivered_s });
         row.resolved_s = [consumed, row.reaped_s].into_iter().flatten().min();
         row.latency_s = row.resolved_s.zip(row.published_s).map(|(resolved, published)| span(resolved, published));
     }
@@ -53,6 +62,9 @@ fn message_of(kind: &Kind) -> Option<u64> {
         | Kind::Acked { message, .. }
         | Kind::Sent { message, .. }
         | Kind::Published { message }
+        | Kind::Started { message, .. }
+        | Kind::Finished { message, .. }
+        | Kind::Requeued { message }
         | Kind::Reaped { message, .. }
         | Kind::Confirmed { message }
         | Kind::PeerReceived { message } => Some(*message),
@@ -60,9 +72,11 @@ fn message_of(kind: &Kind) -> Option<u64> {
     }
 }
 
-/// Fills the stuck columns: the oldest message that was unresolved at the cut or published after it.
+/// Fills the stuck columns: the oldest message that was unresolved at the cut or published after it. One that a worker
+/// had begun by then and went on to finish waited for nobody.
 pub(super) fn stuck(row: &mut TrialRow, ledger: &[MessageRow], cut: Offset) {
-    let waiting = ledger.iter().filter(|m| m.resolved_s.is_none_or(|resolved| resolved > cut));
+    let in_work = |m: &MessageRow| m.finished_s.is_some() && m.started_s.is_some_and(|started| started <= cut);
+    let waiting = ledger.iter().filter(|m| m.resolved_s.is_none_or(|resolved| resolved > cut) && !in_work(m));
     let Some((queued, oldest)) = waiting.filter_map(|m| Some((m.published_s?, m))).min_by_key(|(at, m)| (*at, m.id))
     else {
         return;

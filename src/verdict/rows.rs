@@ -239,6 +239,10 @@ row! {
         redelivered_n: u64,
         /// The rule by which a reaper failed it; empty where none did.
         reaped_by: String,
+        /// The work was done, by the task store.
+        finished_s: Option<Offset>,
+        /// How often a reaper had it queued again.
+        requeued_n: u64,
     }
 }
 

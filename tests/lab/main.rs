@@ -10,6 +10,7 @@ mod fault;
 mod kill;
 mod lab;
 mod observe;
+mod reaper;
 mod supervisor;
 mod support;
 mod vm;
