@@ -93,8 +93,8 @@ fn messages(out: &mut Lines, summary: &Summary, name: sentences::Name<'_>) {
     let counts = ["arm", "fault", "published", "delivered", "twice or more", "unresolved"];
     out.table(&[counts.as_slice(), &["stuck median s", "p99", "max", "ended by"]].concat(), &rows);
     out.paragraph(
-        "*Stuck* is the oldest message that waited at the cut or was published after it, of each trial; a consumer \
-         (*recovery*) or a reaper's rule ended its wait.",
+        "*Stuck* is the oldest message that waited at the cut or was published after it, of each trial, without those that \
+         the cut connection still brought; a consumer (*recovery*) or a reaper's rule ended its wait.",
     );
 }
 

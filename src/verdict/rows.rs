@@ -243,6 +243,8 @@ row! {
         finished_s: Option<Offset>,
         /// How often a reaper had it queued again.
         requeued_n: u64,
+        /// The connection over which it was resolved; empty where it was not, or by a reaper.
+        resolved_conn_id: String,
     }
 }
 
