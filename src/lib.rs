@@ -13,6 +13,7 @@ pub mod host;
 pub mod lab;
 pub mod observe;
 pub mod plan;
+pub mod reaper;
 pub mod report;
 pub mod scenario;
 pub mod stats;

@@ -93,6 +93,7 @@ fn hidden(role: &str, args: &[OsString]) -> u8 {
         "__subject" => crate::subject::subject_main(&texts()),
         "__producer" => crate::subject::producer_main(&texts()),
         "__peer" => crate::subject::peer_main(&texts()),
+        "__reaper" => crate::subject::reaper_main(&texts()),
         _ => {
             say!("halfopen: unknown command `{role}`; see `halfopen --help`");
             i32::from(Exit::Usage.code())

@@ -15,7 +15,7 @@ use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervi
 use crate::host::{clock, journal, signals};
 use crate::plan::{self, Overrides, Plan};
 use crate::report::utc_date_time;
-use crate::scenario::{self, BrokerKind, Scenario};
+use crate::scenario::{self, Arm, BrokerKind, Scenario};
 use crate::store::{RunDir, RunInfo, ScenarioSource};
 use crate::units::print_duration;
 use std::path::{Path, PathBuf};
@@ -160,15 +160,19 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
     }
 }
 
-/// What the kernel engine has no component for yet.
+/// What only the model engine can do.
 fn real_sockets_only(ready: &Ready) -> Result<(), Failure> {
-    let scenario = &ready.plan.scenario;
-    let sections = [("[reaper]", scenario.reaper.is_some()), ("[tasks]", scenario.tasks.is_some())];
-    match sections.iter().find(|(_, stands)| *stands) {
-        Some((section, _)) => {
-            let text = format!("{}: {section} runs with --engine model in this version", ready.path.display());
-            Err(Failure::new(Exit::Cannot, text))
-        }
+    let (file, scenario) = (ready.path.display(), &ready.plan.scenario);
+    let refuse = |text: String| Err(Failure::new(Exit::Cannot, format!("{file}: {text}")));
+    if scenario.tasks.is_some() {
+        return refuse("[tasks] runs with --engine model: nobody waits for its months; with real sockets, write [load] with a rate".into());
+    }
+    let bare = |arm: &&Arm| scenario.load_of(arm).is_some() && arm.settings.subject.broker() == BrokerKind::None;
+    match scenario.arms.iter().filter(|_| scenario.reaper.is_some()).find(bare) {
+        Some(arm) => refuse(format!(
+            "arm `{}`: [reaper] with bare TCP runs with --engine model: with real sockets a task waits in a broker's queue; write `load = \"off\"` in the arm",
+            arm.name
+        )),
         None => Ok(()),
     }
 }

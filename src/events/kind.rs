@@ -221,6 +221,25 @@ pub enum Kind {
         /// The message.
         message: u64,
     },
+    /// The work that a message stands for began: the consumer has written so into the task store.
+    Started {
+        /// Which attempt's connection had brought it.
+        attempt: u32,
+        /// The message.
+        message: u64,
+    },
+    /// That work is done, and the task store knows: one external effect.
+    Finished {
+        /// Which attempt's connection had brought it.
+        attempt: u32,
+        /// The message.
+        message: u64,
+    },
+    /// A reaper had the work that a message stands for queued again, by what its store says.
+    Requeued {
+        /// The message.
+        message: u64,
+    },
     /// A reaper failed the work that a message stands for, by what its store says.
     Reaped {
         /// The message.

@@ -154,10 +154,9 @@ fn draws<'t>(scenario: &Scenario, arm: usize, handed_over: Option<&'t [Duration]
     let of = |(index, fault): (usize, &Fault)| match (handed_over, fault.at) {
         (Some(times), _) => Draw::Tasks(times),
         (None, Some(at)) => Draw::Fixed(at),
-        (None, None) => Draw::Uniform(
-            Box::new(Phases::new(scenario.seed, &arm.name, index)),
-            phase::window(&arm.settings, &scenario.broker, scenario.load_of(arm), fault),
-        ),
+        (None, None) => {
+            Draw::Uniform(Box::new(Phases::new(scenario.seed, &arm.name, index)), phase::window(scenario, arm, fault))
+        }
     };
     scenario.faults.iter().enumerate().map(of).collect()
 }

@@ -65,7 +65,7 @@ pub fn describe(plan: &Plan) -> Description {
         .iter()
         .enumerate()
         .map(|(i, arm)| {
-            let window = |fault| phase::window(&arm.settings, &scenario.broker, scenario.load_of(arm), fault);
+            let window = |fault| phase::window(scenario, arm, fault);
             ArmLine {
                 name: arm.name.clone(),
                 subject: arm.settings.subject.to_string(),
@@ -84,14 +84,20 @@ pub fn describe(plan: &Plan) -> Description {
         BrokerKind::Redis => format!("redis-server on port {}, private data directory", kind.port()),
     }));
     processes.extend(with_producer.then(|| "producer of the numbered messages".to_string()));
+    let pairs = namespaces.len() - 1;
+    if let Some(reaper) = &scenario.reaper {
+        let (timeout, interval) = (print_duration(reaper.timeout), print_duration(reaper.interval));
+        namespaces.push("reaper".to_string());
+        processes.push(format!("reaper: fails what was queued for more than {timeout}, looks every {interval}"));
+    }
     processes.push(format!("{} subject processes, one or more an arm", arms.len()));
     Description {
         scenario: scenario.name.clone(),
         question: scenario.question.clone(),
         faults: scenario.faults.iter().map(fault_line).collect(),
         predictions: predictions(plan),
-        // Every namespace but the router hangs on a pair of its own.
-        veth_pairs: namespaces.len() - 1,
+        // Every namespace but the router's and the reaper's, which needs none, hangs on a pair of its own.
+        veth_pairs: pairs,
         routes: plan.trials.len() + 2 * arms.len() + 2 + 2 * usize::from(with_producer),
         table: "one nftables table (family ip) in the router's namespace, owned by the engine's socket".to_string(),
         privileges: vec![

@@ -16,4 +16,5 @@ mod tasks;
 pub use build::{Overrides, PlanError, build};
 pub use describe::{ArmLine, Description, describe};
 pub use model::{Outlook, Outlooks, Plan, Trial, Window};
+pub use phase::first_sweep;
 pub use predict::{Forecast, Machine, Variant, forecast, predict, variants};

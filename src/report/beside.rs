@@ -1,14 +1,14 @@
 //! Many tasks and few trials, and stuck durations beside published ones.
 
 use super::CellRows;
+use super::build::by_frequency;
 use super::sentences::{Name, plural};
-use super::summary::{NamedCount, PublishedSummary, StuckBeside, Summary, TaskSummary};
+use super::summary::{PublishedSummary, StuckBeside, Summary, TaskSummary};
 use super::text::seconds;
 use crate::plan::Plan;
 use crate::stats::plain_quantile;
 use crate::units::print_duration;
 use crate::verdict::{Judged, TrialRow};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The tasks of a plan.
@@ -43,7 +43,7 @@ pub(super) fn published(plan: &Plan, judged: &Judged, cells: &[CellRows]) -> Opt
             mean_s: over_all(stuck.iter().sum()),
             median_s: plain_quantile(&stuck, 0.5),
             share: over_all(within as f64),
-            resolved_by: resolved_by(&rows),
+            resolved_by: by_frequency(rows.iter().map(|r| r.resolved_by.as_str()).filter(|by| !by.is_empty())),
         }
     });
     Some(PublishedSummary {
@@ -54,16 +54,6 @@ pub(super) fn published(plan: &Plan, judged: &Judged, cells: &[CellRows]) -> Opt
         share: published.share,
         here: here.collect(),
     })
-}
-
-fn resolved_by(rows: &[&TrialRow]) -> Vec<NamedCount> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for row in rows.iter().filter(|r| !r.resolved_by.is_empty()) {
-        *counts.entry(&row.resolved_by).or_default() += 1;
-    }
-    let mut list: Vec<_> = counts.into_iter().map(|(name, n)| NamedCount { name: name.to_string(), n }).collect();
-    list.sort_by_key(|count| std::cmp::Reverse(count.n));
-    list
 }
 
 /// `3 of 200000 tasks in 30d met the fault …`, then a sentence a cell.

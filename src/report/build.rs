@@ -131,6 +131,7 @@ fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) 
         broker_notice: to_event(&|r| since_cut(r, r.broker_notice_s).filter(|after| after.0 >= 0)),
         stuck: (!messages.is_empty())
             .then(|| spread(&certified.iter().filter_map(|r| stuck_observation(r)).collect::<Vec<_>>())),
+        resolved_by: by_frequency(certified.iter().map(|r| r.resolved_by.as_str()).filter(|by| !by.is_empty())),
         watchers: by_frequency(rows.iter().filter(|r| r.outcome != Outcome::Void).map(|r| r.watcher.as_str())),
         kernel_ended_unnoticed: certified
             .iter()
@@ -172,7 +173,7 @@ pub(super) fn is_certified(row: &TrialRow) -> bool {
     matches!(row.outcome, Outcome::Detected | Outcome::Censored)
 }
 
-fn by_frequency<'t>(names: impl Iterator<Item = &'t str>) -> Vec<NamedCount> {
+pub(super) fn by_frequency<'t>(names: impl Iterator<Item = &'t str>) -> Vec<NamedCount> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for name in names {
         *counts.entry(name).or_default() += 1;

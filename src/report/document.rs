@@ -166,13 +166,21 @@ fn messages(summary: &Summary) -> Option<Section> {
         row.extend([m.published, m.delivered, m.duplicated, m.unresolved].map(|n| n.to_string()));
         let stuck = c.stuck.unwrap_or_default();
         row.extend([stuck.median_s, stuck.p99_s, stuck.max_s].map(|value| quantile(&stuck, value)));
+        let by: Vec<String> = c.resolved_by.iter().map(|by| format!("{} {}", plain(&by.name), by.n)).collect();
+        row.push(if by.is_empty() { NOTHING.to_string() } else { by.join(", ") });
         Some(row)
     };
     let rows: Vec<_> = summary.cells.iter().filter_map(row).collect();
-    let header =
-        ["arm", "fault", "published", "delivered", "twice or more", "unresolved", "stuck median s", "p99", "max"];
-    let note: &[&str] =
-        &["", "Stuck", " is the oldest message that waited at the cut or was published after it, of each trial."];
+    let counts = ["arm", "fault", "published", "delivered", "twice or more", "unresolved"];
+    let header = [counts.as_slice(), &["stuck median s", "p99", "max", "ended by"]].concat();
+    let note: &[&str] = &[
+        "",
+        "Stuck",
+        " is the oldest message that waited at the cut or was published after it, of each trial, without those that the cut \
+         connection still brought; a consumer (",
+        "recovery",
+        ") or a reaper's rule ended its wait.",
+    ];
     let some = !rows.is_empty();
     let blocks = vec![Block::Table(Table::new(&header, rows)), Block::Note(note)];
     some.then_some(Section { id: "messages", title: "Messages", blocks })

@@ -177,6 +177,9 @@ pub(super) fn gate(gate: &Gate) -> String {
     let what = match &gate.measure {
         Measure::Quantile(q) => format!("p{} of {}", (q * 1e6).round() / 1e4, gate.metric),
         Measure::Fraction(value) => format!("share of trials with {} = {value}", gate.metric),
+        Measure::Uniform { from, to } => {
+            format!("p of the Kolmogorov–Smirnov test of {} against uniform {from} to {to}", gate.metric)
+        }
         Measure::Count(Some(value)) => format!("number of trials with {} = {value}", gate.metric),
         Measure::Count(None) => format!("number of trials with {}", gate.metric),
     };

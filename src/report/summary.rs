@@ -176,6 +176,8 @@ pub struct CellSummary {
     pub broker_notice: Spread,
     /// How long the oldest message was stuck; `None` without messages.
     pub stuck: Option<Spread>,
+    /// Who ended the wait of that message: consumers (`recovery`) or a reaper's rule, the most frequent first.
+    pub resolved_by: Vec<NamedCount>,
     /// Who fired, over all trials that are not void, the most frequent first. An empty name is "not known".
     pub watchers: Vec<NamedCount>,
     /// Each watcher that fired or that the model knows something of: how often, and what was predicted of it.

@@ -108,6 +108,7 @@ fn takes(kind: Kind) -> String {
         Kind::Column => "a column of `trials.csv`".into(),
         Kind::Quantile | Kind::Share => "a number above 0, at most 1".into(),
         Kind::TextOrTrue => "a text, or true".into(),
+        Kind::Range => "two durations: `10s to 12s`".into(),
         Kind::Bound => "a number, a percentage or a duration".into(),
     }
 }

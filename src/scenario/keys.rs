@@ -45,6 +45,8 @@ pub(super) enum Kind {
     TextOrTrue,
     /// A number, a percentage or a duration, as the metric asks.
     Bound,
+    /// Two durations, the shorter first: `"10s to 12s"`.
+    Range,
 }
 
 /// What a duration may be.

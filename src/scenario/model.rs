@@ -232,6 +232,14 @@ pub enum Measure {
     Fraction(String),
     /// The number of trials with this value in a text column, or with any value in a numeric one.
     Count(Option<String>),
+    /// The p-value of the Kolmogorov–Smirnov test of a numeric column against a uniform distribution between two values
+    /// in the column's unit; a censored trial counts as beyond both.
+    Uniform {
+        /// From here…
+        from: f64,
+        /// … to here.
+        to: f64,
+    },
 }
 
 /// A bound that the run must hold.

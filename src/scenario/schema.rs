@@ -93,6 +93,7 @@ fn of_kind(kind: Kind) -> Value {
         Kind::Column => json!({ "enum": columns::names().collect::<Vec<_>>() }),
         Kind::Quantile | Kind::Share => json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 1 }),
         Kind::TextOrTrue => json!({ "anyOf": [{ "type": "string", "minLength": 1 }, { "const": true }] }),
+        Kind::Range => json!({ "type": "string", "pattern": "^.+ to .+$" }),
         Kind::Bound => json!({ "type": ["number", "string"] }),
     }
 }

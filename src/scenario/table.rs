@@ -369,7 +369,7 @@ const GATE: &[Key] = &[
     optional(
         "quantile",
         Kind::Quantile,
-        "one of the three",
+        "one of the four",
         "quantile = 0.99",
         "A quantile of a numeric column; a censored trial is beyond every bound.",
         &["q", "percentile"],
@@ -377,7 +377,7 @@ const GATE: &[Key] = &[
     optional(
         "fraction",
         Kind::Text,
-        "one of the three",
+        "one of the four",
         "fraction = \"detected\"",
         "The share of trials with this value, 0 to 1.",
         &["share"],
@@ -385,17 +385,26 @@ const GATE: &[Key] = &[
     optional(
         "count",
         Kind::TextOrTrue,
-        "one of the three",
+        "one of the four",
         "count = \"void\"",
         "The number of trials with this value, or with any (`true`) in a numeric column.",
         &[],
+    ),
+    optional(
+        "uniform",
+        Kind::Range,
+        "one of the four",
+        "uniform = \"10s to 12s\"",
+        "How well a column of times fits a uniform distribution between these two: the p-value of the Kolmogorov–Smirnov \
+         test, 0 to 1. A censored trial is beyond both. `min = 0.01`: a gate fails for one true uniform sample in a hundred.",
+        &["ks"],
     ),
     optional(
         "min",
         Kind::Bound,
         "no lower bound",
         "min = \"15s\"",
-        "At least this: a duration for `*_s` columns, `0.95` or `\"95%\"` for fractions, a number for counts.",
+        "At least this: a duration for `*_s` columns, `0.95` or `\"95%\"` for fractions, a number for counts and p-values.",
         &["minimum", "at_least"],
     ),
     optional("max", Kind::Bound, "no upper bound", "max = \"30s\"", "At most this.", &["maximum", "at_most"]),
@@ -440,7 +449,10 @@ pub(super) const SECTIONS: &[Section] = &[
         false,
         REAPER,
         false,
-        "The fallback that cleans up afterwards. It runs with `--engine model` in this version.",
+        "The fallback that cleans up afterwards: a scheduler that goes by a store of tasks, of which each message of \
+         `[load]` is one. Its first sweep falls anywhere within an interval, drawn by the seed; each further one comes an \
+         interval after the end of the one before. `horizon` must leave it the time to act. With `--engine kernel` it \
+         needs a broker: what a bare TCP connection carries waits in no queue.",
     ),
     section(
         "tasks",
@@ -449,7 +461,8 @@ pub(super) const SECTIONS: &[Section] = &[
         TASKS,
         false,
         "Many tasks over a long time, of which few meet a half-open connection: those are the trials, the others are \
-         counted. It stands in for `[load]` and `trials`, and runs with `--engine model` in this version.",
+         counted. It stands in for `[load]` and `trials`, and runs with `--engine model` only: its months are not waited \
+         for.",
     ),
     section(
         "published",

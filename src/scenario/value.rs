@@ -21,6 +21,7 @@ pub(super) enum Val {
     Number(f64),
     Any,
     Bound(Bound),
+    Range(Duration, Duration),
     Off,
     Fields(super::walk::Fields),
     Sysctls(Vec<(usize, String, i64)>),
@@ -119,6 +120,11 @@ pub(super) fn read(key: &Key, value: &Value) -> Result<(Val, Option<String>), Pr
             Some(Err(problem)) => Err(here(problem)),
             None => Err(wrong("a number, a percentage or a duration")),
         },
+        (Kind::Range, Node::Text(text)) => {
+            range(text).map(|(from, to)| (Val::Range(from, to), None)).map_err(|problem| {
+                here(format!("{problem}; write two durations, the shorter first, such as `10s to 12s`"))
+            })
+        }
         (kind, _) => Err(wrong(expected(kind))),
     }
 }
@@ -255,6 +261,13 @@ fn rate(text: &str) -> Result<Duration, String> {
         return Err(format!("`{text}` is out of range; write `1000/s` at most, `1/1d` at least"));
     }
     Ok(every)
+}
+
+fn range(text: &str) -> Result<(Duration, Duration), String> {
+    let (from, to) = text.split_once(" to ").ok_or_else(|| format!("`{text}` is no range"))?;
+    let of = |text: &str| parse_duration(text.trim()).map_err(|e| e.to_string());
+    let (from, to) = (of(from)?, of(to)?);
+    if from < to { Ok((from, to)) } else { Err(format!("`{text}` has no length")) }
 }
 
 fn bound(node: &Node) -> Option<Result<Bound, String>> {

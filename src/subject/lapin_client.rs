@@ -157,14 +157,34 @@ fn handle(trial: &Arc<Trial>, attempt: u32, at: Offset, delivery: Delivery) {
     trial.event_at(at, Kind::Delivered { attempt, message, redelivered: delivery.redelivered });
     let trial = trial.clone();
     tokio::spawn(async move {
-        if trial.settings.ack.unwrap_or(Ack::Late) == Ack::Late {
-            tokio::time::sleep(WORK).await;
+        let late = trial.settings.ack.unwrap_or(Ack::Late) == Ack::Late;
+        if late {
+            work(&trial, attempt, message).await;
         }
         // A failure needs no report: the consumer's stream returns the error that caused it.
         if delivery.acker.ack(BasicAckOptions::default()).await.is_ok_and(|sent| sent) {
             trial.event(Kind::Acked { attempt, message });
         }
+        if !late && trial.tasks.is_some() {
+            work(&trial, attempt, message).await;
+        }
     });
+}
+
+/// The work, written down in the task store where there is one: off the runtime's threads, since a store can be busy.
+async fn work(trial: &Arc<Trial>, attempt: u32, message: u64) {
+    if trial.tasks.is_none() {
+        tokio::time::sleep(WORK).await;
+        return;
+    }
+    let own = trial.clone();
+    let begun = tokio::task::spawn_blocking(move || own.begin_work(attempt, message)).await;
+    // What is not there to be begun is acknowledged without work: it was failed meanwhile, or is done.
+    if begun.unwrap_or(false) {
+        tokio::time::sleep(WORK).await;
+        let own = trial.clone();
+        let _ = tokio::task::spawn_blocking(move || own.finish_work(attempt, message)).await;
+    }
 }
 
 /// An orderly end, by force when the path doesn't let it through.

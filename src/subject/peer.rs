@@ -61,9 +61,13 @@ impl Role for Process {
         match command {
             Command::Close { trial } => self.peer.close(trial),
             Command::Quit => {}
-            Command::Open { trial, .. } | Command::Publish { trial, .. } | Command::Fill { trial } => {
+            Command::Open { trial, .. }
+            | Command::Publish { trial, .. }
+            | Command::Republish { trial, .. }
+            | Command::Fill { trial } => {
                 self.peer.reporter.note(format!("the peer takes no orders for trial {trial}: clients call on it"));
             }
+            Command::Reap { .. } => self.peer.reporter.note("the peer does not reap".to_string()),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The lines between the engine and the processes that it starts: one JSON document a line, commands in, reports out.
 //!
-//! Three roles share it: the *subject* (consumers under test), the *producer* (numbered messages to the real brokers)
-//! and the *peer* (the far end of bare TCP subjects). One process hosts one to thousands of connections.
+//! Four roles share it: the *subject* (consumers under test), the *producer* (numbered messages to the real brokers),
+//! the *peer* (the far end of bare TCP subjects) and the *reaper* (which cleans the task store up). One process hosts one
+//! to thousands of connections.
 
 use crate::events::Event;
-use crate::scenario::{BrokerKind, Settings};
+use crate::scenario::{BrokerKind, ReaperSettings, Settings};
 use crate::units::TrialId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -56,6 +57,20 @@ pub enum Command {
         /// Time between two messages.
         interval: Duration,
     },
+    /// Producer: publish this message once more, now.
+    Republish {
+        /// The trial.
+        trial: TrialId,
+        /// The message.
+        message: u64,
+    },
+    /// Reaper: sweep the task store from now on.
+    Reap {
+        /// What is too old, and how often to look.
+        settings: ReaperSettings,
+        /// From now to the first sweep.
+        first: Duration,
+    },
     /// Any: end this trial's connection without a further report and without reconnecting.
     Close {
         /// The trial.
@@ -87,7 +102,7 @@ pub enum Report {
 mod tests {
     use super::*;
     use crate::events::{Kind, Source, Tuple};
-    use crate::scenario::{Keepalive, SubjectKind};
+    use crate::scenario::{Keepalive, ReaperGeneration, SubjectKind};
     use crate::units::{Offset, Setting};
 
     fn again<T: Serialize + for<'de> Deserialize<'de>>(value: &T) -> T {
@@ -118,6 +133,15 @@ mod tests {
             Command::Open { trial: 1, target: target.clone(), settings, load_interval },
             Command::Publish { trial: 2, broker: BrokerKind::Redis, target, interval: Duration::from_secs(1) },
             Command::Fill { trial: 4 },
+            Command::Republish { trial: 5, message: 6 },
+            Command::Reap {
+                settings: ReaperSettings {
+                    timeout: Duration::from_secs(1200),
+                    interval: Duration::from_millis(1500),
+                    generation: ReaperGeneration::RequeuesTwice,
+                },
+                first: Duration::from_micros(1),
+            },
             Command::Close { trial: 3 },
             Command::Quit,
         ] {

@@ -5,6 +5,7 @@ use super::child::{self, Role};
 use super::protocol::Command;
 use super::report::Reporter;
 use super::stop::{Gate, Stop};
+use super::tasks::TaskLog;
 use super::{lapin_client, redis_client, tcp_reader, tcp_writer};
 use crate::events::Source;
 use crate::scenario::SubjectKind;
@@ -30,9 +31,10 @@ pub(super) fn main(args: &[String]) -> i32 {
     child::run(args, Source::Subject, &LIBRARIES, |reporter| {
         Ok(Subjects {
             reporter: reporter.clone(),
+            tasks: TaskLog::of_args(args)?,
             open: HashMap::new(),
             threads: Arc::new(Gate::new(OPENING)),
-            tasks: Arc::new(Semaphore::new(OPENING)),
+            openings: Arc::new(Semaphore::new(OPENING)),
             runtime: None,
         })
     })
@@ -40,9 +42,11 @@ pub(super) fn main(args: &[String]) -> i32 {
 
 struct Subjects {
     reporter: Reporter,
+    /// The task store, where there is a reaper.
+    tasks: Option<TaskLog>,
     open: HashMap<TrialId, Arc<Stop>>,
     threads: Arc<Gate>,
-    tasks: Arc<Semaphore>,
+    openings: Arc<Semaphore>,
     /// Started with the first client that needs it.
     runtime: Option<Runtime>,
 }
@@ -57,8 +61,8 @@ impl Role for Subjects {
                     self.reporter.note(format!("trial {trial} was open already; its first client was ended"));
                     old.stop();
                 }
-                let reporter = self.reporter.clone();
-                let trial = Trial { id: trial, target, settings, load_interval, reporter, stop };
+                let (reporter, tasks) = (self.reporter.clone(), self.tasks.clone());
+                let trial = Trial { id: trial, target, settings, load_interval, reporter, tasks, stop };
                 if let Err(error) = self.start(trial) {
                     self.reporter.note(format!("cannot start a client: {error}"));
                 }
@@ -73,9 +77,10 @@ impl Role for Subjects {
                     stop.stop();
                 }
             }
-            Command::Publish { trial, .. } => {
+            Command::Publish { trial, .. } | Command::Republish { trial, .. } => {
                 self.reporter.note(format!("a subject does not publish; trial {trial} ignored"));
             }
+            Command::Reap { .. } => self.reporter.note("a subject does not reap".to_string()),
             Command::Quit => {}
         }
     }
@@ -88,7 +93,7 @@ impl Subjects {
             SubjectKind::TcpWriter => tcp_writer::run,
             SubjectKind::RedisBlocking => redis_client::run,
             SubjectKind::Lapin => {
-                let gate = self.tasks.clone();
+                let gate = self.openings.clone();
                 self.runtime()?.spawn(lapin_client::run(trial, gate));
                 return Ok(());
             }

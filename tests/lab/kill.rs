@@ -268,6 +268,48 @@ fn killed_with_rabbitmq_at_work_nothing_survives() {
     }
 }
 
+/// A store of tasks, and a reaper that soon has something to do.
+const REAPER: &str = r#"# Is the reaper gone?
+[scenario]
+name = "reaper"
+horizon = "6s"
+trials = 5
+seed = 1
+settle = "500ms"
+
+[load]
+rate = "5/s"
+
+[reaper]
+rule = "queued-timeout"
+timeout = "500ms"
+interval = "200ms"
+
+[[arm]]
+name = "redis"
+subject = "redis-blocking"
+expect = "censored"
+
+[fault]
+profile = "blackhole"
+scope = "flow"
+"#;
+
+#[test]
+fn killed_with_a_reaper_at_work_nothing_survives() {
+    require_root();
+    let steps: [(&str, Reached); 3] = [
+        ("reaper starts", |run| run.descendant("__reaper").is_some()),
+        ("tasks are queued", |run| run.has_event("started")),
+        ("tasks are reaped", |run| run.has_event("reaped")),
+    ];
+    for (step, reached) in steps {
+        let run = Run::start(REAPER);
+        reach(&run, step, reached);
+        run.kill_and_check(step);
+    }
+}
+
 #[test]
 fn a_killed_engine_is_the_harness_own_failure_and_leaves_nothing() {
     require_root();

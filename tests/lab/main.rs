@@ -13,6 +13,7 @@ mod observe;
 #[path = "../support/place.rs"]
 mod place;
 mod rootless;
+mod reaper;
 mod supervisor;
 mod support;
 mod vm;

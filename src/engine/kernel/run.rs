@@ -17,12 +17,14 @@ use crate::host::userns::mapped_user;
 use crate::host::{procfs, signals};
 use crate::lab::{ADMIN, ArmNet, Lab, LabError, LabSpec, Patience, RouterNs};
 use crate::observe::SockDiag;
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
+use crate::reaper::TaskStore;
 use crate::scenario::BrokerKind;
 use crate::store::{EventLog, MemoryUse, RunDir, StoreError};
 use crate::subject::protocol::{Command, Target};
 use crate::units::{Offset, Pace, TrialId, seconds};
 use std::net::SocketAddrV4;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -72,6 +74,8 @@ struct Run<'a> {
     children: Vec<Child>,
     /// Index of the producer among the children, where there is one.
     producer: Option<usize>,
+    /// Index of the reaper among the children, where there is one.
+    reaper: Option<usize>,
     requests: Option<Sender<Request>>,
     cutter: Option<JoinHandle<FaultTable>>,
     registry: Registry,
@@ -108,7 +112,7 @@ pub fn run(job: &Job, progress: &mut dyn FnMut(Progress)) -> (Facts, Result<Endi
         for broker in &lab.brokers {
             events.hide(&broker.password);
         }
-        let mut run = Run::start(&job.plan, clock, lab, sender, inbox, std::mem::take(&mut facts))?;
+        let mut run = Run::start(job, clock, lab, sender, inbox, std::mem::take(&mut facts))?;
         let ending = run.dispatch(&mut events, progress);
         let (run_facts, closed) = run.close(&mut events);
         facts = run_facts;
@@ -144,6 +148,18 @@ fn lab_error(error: LabError) -> EngineError {
     }
 }
 
+/// A private, writable directory, gone with the run.
+fn work_dir() -> PathBuf {
+    std::env::var_os("HALFOPEN_WORK_DIR").map_or_else(std::env::temp_dir, Into::into)
+}
+
+/// The run's task store, with no task in it; its path.
+fn make_store(run_id: &str) -> Result<String, EngineError> {
+    let path = work_dir().join(format!("tasks-{run_id}.sqlite"));
+    TaskStore::create(&path).map_err(|e| EngineError::Harness(e.to_string()))?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
 fn lab_spec(job: &Job) -> LabSpec<'_> {
     let scenario = &job.plan.scenario;
     let arms = scenario.arms.iter().enumerate().map(|(index, arm)| ArmNet {
@@ -153,7 +169,7 @@ fn lab_spec(job: &Job) -> LabSpec<'_> {
     });
     LabSpec {
         run_id: job.run_id.clone(),
-        work_dir: std::env::var_os("HALFOPEN_WORK_DIR").map_or_else(std::env::temp_dir, Into::into),
+        work_dir: work_dir(),
         arms: arms.collect(),
         brokers: &scenario.broker,
         nofile: NOFILE,
@@ -171,7 +187,7 @@ fn rights() -> Vec<String> {
 
 impl<'a> Run<'a> {
     fn start(
-        plan: &'a Plan,
+        job: &'a Job,
         clock: Clock,
         lab: Lab,
         sender: Sender<Message>,
@@ -207,11 +223,12 @@ impl<'a> Run<'a> {
             facts.sources.push(format!("cuts: at ordinary priority ({why})"));
         }
         let mut run = Self {
-            plan,
+            plan: &job.plan,
             clock,
             lab,
             children: Vec::new(),
             producer: None,
+            reaper: None,
             requests: Some(requests),
             cutter: Some(cutter),
             registry,
@@ -223,32 +240,44 @@ impl<'a> Run<'a> {
             let sender = sender.clone();
             on_end(broker.pid(), move || drop(sender.send(Message::BrokerEnded))).map_err(harness("broker"))?;
         }
-        run.start_children(&sender)?;
+        run.start_children(job, &sender)?;
         Ok(run)
     }
 
-    fn start_children(&mut self, sender: &Sender<Message>) -> Result<(), EngineError> {
+    fn start_children(&mut self, job: &Job, sender: &Sender<Message>) -> Result<(), EngineError> {
         let scenario = &self.plan.scenario;
-        for (index, arm) in scenario.arms.iter().enumerate() {
-            let name = format!("subject {}", arm.name);
-            let ns = &self.lab.clients[index];
-            let child =
-                Child::start("__subject", &name, index, ns, self.clock, NOFILE, sender).map_err(harness(&name))?;
-            self.children.push(child);
-        }
         let (clock, children) = (self.clock, &mut self.children);
-        let mut add = |role: &str, name: &str, ns: &NetNs| -> Result<usize, EngineError> {
+        let mut add = |role: &[&str], name: &str, ns: &NetNs| -> Result<usize, EngineError> {
             let index = children.len();
             children.push(Child::start(role, name, index, ns, clock, NOFILE, sender).map_err(harness(name))?);
             Ok(index)
         };
+        // Made before anybody opens it.
+        let store = match &scenario.reaper {
+            Some(_) => Some(make_store(&job.run_id)?),
+            None => None,
+        };
+        let store: Vec<&str> = store.iter().flat_map(|path| ["--store", path.as_str()]).collect();
+        for (index, arm) in scenario.arms.iter().enumerate() {
+            add(
+                &[&["__subject"], store.as_slice()].concat(),
+                &format!("subject {}", arm.name),
+                &self.lab.clients[index],
+            )?;
+        }
         if scenario.arms.iter().any(|a| a.settings.subject.broker() == BrokerKind::None) {
-            add("__peer", "peer", &self.lab.server)?;
+            add(&["__peer"], "peer", &self.lab.server)?;
         }
         if scenario.load_interval.is_some()
             && scenario.arms.iter().any(|a| a.settings.subject.broker() != BrokerKind::None)
         {
-            self.producer = Some(add("__producer", "producer", &self.lab.producer)?);
+            let role = [&["__producer"], store.as_slice()].concat();
+            self.producer = Some(add(&role, "producer", &self.lab.producer)?);
+        }
+        if scenario.reaper.is_some() {
+            // It needs no network at all, and so there is none that could be cut.
+            let nowhere = NetNs::create("reaper").map_err(harness("reaper"))?;
+            self.reaper = Some(add(&[&["__reaper"], store.as_slice()].concat(), "reaper", &nowhere)?);
         }
         Ok(())
     }
@@ -349,8 +378,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Tells the observers of connections, of cuts, and of what the sockets may show.
-    fn note(&self, event: &Event) {
+    /// Tells the observers of connections, of cuts, and of what the sockets may show; and the producer of what a reaper
+    /// had queued again.
+    fn note(&mut self, event: &Event) {
         let Some(trial) = event.trial else { return };
         match &event.kind {
             Kind::Connected { tuple, .. } => {
@@ -364,6 +394,11 @@ impl<'a> Run<'a> {
                 let wrote = matches!(event.kind, Kind::Sent { .. });
                 self.observers.tell(Told::Look { trial, client: self.arm_of(trial), wrote });
             }
+            Kind::Requeued { message } => {
+                if let Some(producer) = self.producer {
+                    self.children[producer].send(&Command::Republish { trial, message: *message });
+                }
+            }
             _ => {}
         }
     }
@@ -376,6 +411,10 @@ impl<'a> Run<'a> {
 
     fn open_all(&mut self) {
         let plan = self.plan;
+        if let (Some(reaper), Some(settings)) = (self.reaper, &plan.scenario.reaper) {
+            let first = plan::first_sweep(plan.scenario.seed, settings.interval);
+            self.children[reaper].send(&Command::Reap { settings: settings.clone(), first });
+        }
         for trial in &plan.trials {
             let settings = plan.scenario.arms[trial.arm].settings.clone();
             let target = self.target(trial.id, trial.server, settings.subject.broker());
