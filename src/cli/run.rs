@@ -12,17 +12,18 @@ use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervi
 use crate::host::{clock, journal, signals};
 use crate::plan::{self, Overrides, Plan};
 use crate::report::utc_date_time;
-use crate::scenario::{self, BrokerKind, Scenario};
+use crate::scenario::{self, Arm, BrokerKind, Scenario};
 use crate::store::{RunDir, RunInfo, ScenarioSource};
 use crate::units::print_duration;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A scenario that is ready to run.
-struct Ready {
+pub(super) struct Ready {
     path: PathBuf,
     text: String,
-    plan: Plan,
+    /// What will be done.
+    pub(super) plan: Plan,
 }
 
 /// Runs the scenarios.
@@ -147,10 +148,15 @@ fn finish(dir: &RunDir, exit: Exit, args: &RunArgs) -> Result<(Exit, serde_json:
 
 /// What the model engine does not know how to simulate.
 fn simulated_only(ready: &Ready) -> Result<(), Failure> {
-    match ready.plan.scenario.arms.iter().find(|arm| !arm.settings.peer_reads) {
-        Some(arm) => {
-            let (file, arm) = (ready.path.display(), &arm.name);
-            let text = format!("{file}: arm `{arm}`: peer_reads = false runs with --engine kernel in this version");
+    let option = |arm: &Arm| match (&arm.settings.link, arm.settings.peer_reads) {
+        (_, false) => Some("peer_reads = false"),
+        (Some(_), _) => Some("link"),
+        _ => None,
+    };
+    match ready.plan.scenario.arms.iter().find_map(|arm| Some((&arm.name, option(arm)?))) {
+        Some((arm, option)) => {
+            let file = ready.path.display();
+            let text = format!("{file}: arm `{arm}`: {option} runs with --engine kernel in this version");
             Err(Failure::new(Exit::Cannot, text))
         }
         None => Ok(()),
@@ -158,7 +164,7 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
 }
 
 /// What the kernel engine has no component for yet.
-fn real_sockets_only(ready: &Ready) -> Result<(), Failure> {
+pub(super) fn real_sockets_only(ready: &Ready) -> Result<(), Failure> {
     let scenario = &ready.plan.scenario;
     let sections = [("[reaper]", scenario.reaper.is_some()), ("[tasks]", scenario.tasks.is_some())];
     match sections.iter().find(|(_, stands)| *stands) {
@@ -186,30 +192,39 @@ fn not_yet(args: &RunArgs) -> Result<(), Failure> {
 
 /// Reads a scenario file; its text goes into the run directory.
 pub fn read_scenario(path: &Path) -> Result<(String, Scenario), Failure> {
-    let label = path.display().to_string();
+    let text = read_text(path)?;
+    let scenario = parse(path, &text)?;
+    Ok((text, scenario))
+}
+
+/// The text of a scenario file.
+pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
+    let label = path.display();
     let bytes = std::fs::read(path).map_err(|e| {
         Failure::new(
             Exit::Usage,
             format!("{label}: can't read the scenario: {e}; `halfopen list` shows those that are there"),
         )
     })?;
-    let text = String::from_utf8(bytes).map_err(|e| {
+    String::from_utf8(bytes).map_err(|e| {
         Failure::new(
             Exit::Usage,
             format!("{label}: not UTF-8 at byte {}; save the file as UTF-8", e.utf8_error().valid_up_to()),
         )
-    })?;
-    match scenario::read(&label, &text) {
-        Ok(scenario) => Ok((text, scenario)),
-        Err(errors) => Err(Failure::new(Exit::Usage, errors.to_string())),
-    }
+    })
+}
+
+fn parse(path: &Path, text: &str) -> Result<Scenario, Failure> {
+    scenario::read(&path.display().to_string(), text).map_err(|errors| Failure::new(Exit::Usage, errors.to_string()))
 }
 
 fn prepare(path: &Path, args: &RunArgs) -> Result<Ready, Failure> {
-    let (text, scenario) = read_scenario(path)?;
-    let overrides = Overrides { seed: args.seed, trials: args.trials, partition: args.partition };
-    let plan =
-        plan::build(scenario, &overrides).map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", path.display())))?;
+    prepare_text(path, read_text(path)?, args, false)
+}
+
+/// Reads and plans a scenario; `able_only` leaves out the arms that the kernel it will run on can't carry out.
+pub(super) fn prepare_text(path: &Path, text: String, args: &RunArgs, able_only: bool) -> Result<Ready, Failure> {
+    let mut scenario = parse(path, &text)?;
     let mut machine = match (args.engine, args.lab) {
         (EngineName::Model, _) => machine::reference(),
         (EngineName::Kernel, LabName::Vm) => machine::guest(),
@@ -218,6 +233,15 @@ fn prepare(path: &Path, args: &RunArgs) -> Result<Ready, Failure> {
     for text in &args.assume {
         machine.assume(text).map_err(|e| Failure::new(Exit::Usage, format!("--assume: {e}")))?;
     }
+    let left_out = if able_only { plan::leave_out(&mut scenario, machine.kernel) } else { Vec::new() };
+    if scenario.arms.is_empty() {
+        let why: Vec<&str> = left_out.iter().map(|left| left.why.as_str()).collect();
+        return Err(Failure::new(Exit::Cannot, format!("{}: {}", path.display(), why.join("; "))));
+    }
+    let overrides = Overrides { seed: args.seed, trials: args.trials, partition: args.partition };
+    let mut plan =
+        plan::build(scenario, &overrides).map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", path.display())))?;
+    plan.left_out = left_out;
     let mut ready = Ready { path: path.to_path_buf(), text, plan };
     if args.engine == EngineName::Model {
         simulated_only(&ready)?;
@@ -262,7 +286,8 @@ fn dry_run(all: &[Ready], json: bool) -> Result<Exit, Failure> {
     print(&texts.join("\n"))
 }
 
-fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
+/// Carries one scenario out with real sockets: its exit code and its summary.
+pub(super) fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
     let harness = |e: &dyn std::fmt::Display| Failure::new(Exit::Harness, e.to_string());
     signals::hold().map_err(|e| Failure::new(Exit::Harness, format!("signals: {e}")))?;
     let dir = RunDir::create(out).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
@@ -358,7 +383,7 @@ fn take_facts(out: &Path) -> Facts {
 }
 
 /// What can be known to be missing before anything is made.
-fn preflight(plan: &Plan) -> Result<(), Failure> {
+pub(super) fn preflight(plan: &Plan) -> Result<(), Failure> {
     for kind in &plan.scenario.broker.kinds {
         let needed: &[Program] = match kind {
             BrokerKind::None => &[],

@@ -7,6 +7,7 @@
 pub mod address;
 mod build;
 mod describe;
+mod handshake;
 mod model;
 pub mod phase;
 mod predict;
@@ -14,5 +15,6 @@ mod tasks;
 
 pub use build::{Overrides, PlanError, build};
 pub use describe::{ArmLine, Description, describe};
-pub use model::{Plan, Trial, Window};
+pub use handshake::leave_out;
+pub use model::{LeftOut, Plan, Trial, Window};
 pub use predict::{Forecast, Machine, Variant, forecast, predict, variants};

@@ -51,6 +51,21 @@ pub struct Plan {
     /// to assume about the machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
+    /// The window of a connection attempt into the cut by the model, for each arm; empty where no fault meets one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unanswered: Vec<Option<Window>>,
+    /// Arms of the file that this plan has not, because the kernel could not carry them out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// An arm that a plan leaves out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Its name.
+    pub arm: String,
+    /// Why, in words.
+    pub why: String,
 }
 
 impl Plan {

@@ -111,6 +111,7 @@ mod tests {
             ack: None,
             frame_max: None,
             peer_reads: false,
+            link: None,
             sysctl: [("tcp_retries2".to_string(), 5)].into(),
         };
         let load_interval = Some(Duration::from_micros(333_333));

@@ -123,7 +123,14 @@ pub fn plan(arms: Vec<Arm>, faults: Vec<Fault>, horizon_s: f64, gates: Vec<Gate>
         published: None,
         warnings: Vec::new(),
     };
-    Plan { scenario, trials, estimate: Duration::from_secs(90), doubts: Vec::new() }
+    Plan {
+        scenario,
+        trials,
+        estimate: Duration::from_secs(90),
+        doubts: Vec::new(),
+        unanswered: Vec::new(),
+        left_out: Vec::new(),
+    }
 }
 
 fn trial(id: TrialId, arm: usize, fault: usize, j: u32) -> Trial {

@@ -9,6 +9,7 @@ mod common;
 mod fault;
 mod kill;
 mod lab;
+mod links;
 mod observe;
 mod supervisor;
 mod support;

@@ -138,7 +138,9 @@ impl Progress {
 /// What the machine lacks is said with the mend; everything else is the harness's own failure.
 fn lab_error(error: LabError) -> EngineError {
     match error {
-        LabError::NoProgram { .. } | LabError::Sysctl { .. } => EngineError::Cannot(error.to_string()),
+        LabError::NoProgram { .. } | LabError::NoNetem { .. } | LabError::Sysctl { .. } => {
+            EngineError::Cannot(error.to_string())
+        }
         other => EngineError::Harness(other.to_string()),
     }
 }
@@ -148,6 +150,7 @@ fn lab_spec(job: &Job) -> LabSpec<'_> {
     let arms = scenario.arms.iter().enumerate().map(|(index, arm)| ArmNet {
         name: arm.name.clone(),
         sysctl: arm.settings.sysctl.clone(),
+        link: arm.settings.link,
         pairs: job.plan.trials.iter().filter(|t| t.arm == index).map(|t| (t.client, t.server)).collect(),
     });
     LabSpec {
