@@ -118,7 +118,7 @@ pub struct ConformanceArgs {
     /// Draw phases from this seed instead of the scenario's
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Trials per setting and fault [default: 4 for the built-in set, else the scenario's]
+    /// Trials per setting and fault [default: 3 for the built-in set, else the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub trials: Option<u32>,
     /// Holds a run directory for each lab and scenario [default: runs/conformance-TIME]

@@ -23,7 +23,7 @@ const SET: [(&str, &str); 2] = [
     ("scenarios/unanswered-syn.toml", include_str!("../../scenarios/unanswered-syn.toml")),
 ];
 /// Trials of each setting and fault there, so that a call takes two to three minutes.
-const SET_TRIALS: u32 = 4;
+const SET_TRIALS: u32 = 3;
 
 /// Timers at full length.
 const FULL_SIZE: [(&str, &str); 2] = [

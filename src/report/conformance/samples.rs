@@ -78,7 +78,7 @@ pub(super) fn settings(runs: &[LabRun], names: &[String]) -> Vec<Setting> {
     let mut order: Vec<(String, String, String, &'static str)> = Vec::new();
     let mut found: BTreeMap<(String, String, String, &'static str), Vec<LabSamples>> = BTreeMap::new();
     let empty = || vec![LabSamples::default(); names.len()];
-    for run in runs {
+    for run in in_order(runs) {
         let Some(column) = names.iter().position(|name| *name == run.run.lab) else { continue };
         let scenario = &run.run.plan.scenario.name;
         for (fault, arm, timed, samples) in cells(run) {
@@ -107,6 +107,15 @@ pub(super) fn settings(runs: &[LabRun], names: &[String]) -> Vec<Setting> {
         Some(Setting { scenario, arm, fault, timed, labs })
     };
     order.into_iter().filter_map(one).collect()
+}
+
+/// By scenario, and of each scenario first the run that has the most arms: its order is the file's.
+fn in_order(runs: &[LabRun]) -> Vec<&LabRun> {
+    let name = |run: &LabRun| run.run.plan.scenario.name.clone();
+    let first = |run: &LabRun| runs.iter().position(|other| name(other) == name(run));
+    let mut ordered: Vec<&LabRun> = runs.iter().collect();
+    ordered.sort_by_key(|run| (first(run), std::cmp::Reverse(run.run.plan.scenario.arms.len())));
+    ordered
 }
 
 const DETECTION: &str = "detection";
