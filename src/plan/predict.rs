@@ -29,6 +29,9 @@ const REDIS_TICK: Duration = Duration::from_millis(100);
 /// The work on a message before a late acknowledgement, as the subjects do it.
 const WORK: Duration = Duration::from_millis(50);
 
+/// Retransmission timeouts that are tried between the least and the most.
+const MOST_TIMEOUTS: u32 = 256;
+
 /// What the model has to know about the machine. The default is the reference machine: HZ 250, Linux 6.18, and the
 /// sysctls that every new network namespace starts with, whatever the host's are (`tcp_sk_init` in
 /// `net/ipv4/tcp_ipv4.c`).
@@ -217,17 +220,16 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
     }
     let (least, most) = arm.settings.link.map(|link| link.round_trip()).unwrap_or_default();
     let arrives_after = arm.settings.link.map(|link| link.to_client_at_most()).unwrap_or_default();
-    // With a long round trip the first samples leave a deviation above its floor, which takes a while to fall.
-    let ages: &[bool] = if most.is_zero() { &[false] } else { &[false, true] };
     let mut variants = Vec::new();
     let mut round_trip = least + Duration::from_micros(100);
     while round_trip <= most + longest {
-        for (conditions, cold) in states.iter().flat_map(|state| ages.iter().map(move |cold| (state, *cold))) {
-            let environment = |own| Environment { cold, ..machine.environment(own, round_trip) };
+        let client = machine.environment(&arm.settings.sysctl, round_trip);
+        let timeouts = if most.is_zero() { vec![None] } else { timeouts(&client, jiffy) };
+        for (conditions, rto) in states.iter().flat_map(|state| timeouts.iter().map(move |rto| (state, *rto))) {
             let case = Case {
                 settings: settings.clone(),
-                client: environment(&arm.settings.sysctl),
-                broker: environment(&BTreeMap::new()),
+                client: Environment { rto, ..client.clone() },
+                broker: Environment { rto, ..machine.environment(&BTreeMap::new(), round_trip) },
                 fault: timers::Fault {
                     kind: kind(fault.drop),
                     scope: if fault.scope == Scope::Host { FaultScope::Host } else { FaultScope::Flow },
@@ -246,6 +248,20 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
         round_trip += jiffy;
     }
     Ok(variants)
+}
+
+/// The retransmission timeouts that a long round trip can have at the cut: its first sample sets the deviation to twice
+/// itself, and it takes many more until that has fallen to the floor. A timeout in between is neither.
+fn timeouts(env: &Environment, jiffy: Duration) -> Vec<Option<Duration>> {
+    let (floor, first) = (env.rtt + env.tcp_rto_min, env.rtt * 3);
+    let step = (first.saturating_sub(floor) / MOST_TIMEOUTS).max(jiffy);
+    let mut all = vec![None];
+    let mut rto = floor + step;
+    while rto < first + step {
+        all.push(Some(rto));
+        rto += step;
+    }
+    all
 }
 
 /// A fault that heals after everybody who could notice has noticed is one that does not heal. For any other the model

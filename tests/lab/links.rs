@@ -33,7 +33,6 @@ fn of<'r>(rows: &'r [TrialRow], arm: &str) -> Vec<&'r TrialRow> {
     rows.iter().filter(|row| row.arm == arm).collect()
 }
 
-/// Every look at a client's socket that the engine took, as its smoothed round trip in milliseconds.
 const DELAYED: &str = "# Does a longer way move the timers as the model says?
 [scenario]
 name = \"delayed\"
@@ -84,7 +83,10 @@ fn a_delay_is_in_the_kernels_round_trip_and_the_model_takes_it_from_there() {
         let position = recorded.run.plan.scenario.arms.iter().position(|a| a.name == arm).unwrap();
         let of_arm = |trial: u32| recorded.run.plan.trial(trial).is_some_and(|t| t.arm == position);
         let looks = recorded.events.iter().filter(|e| e.trial.is_some_and(of_arm));
-        looks.filter_map(|e| serde_json::to_value(&e.kind).ok()?.get("rtt_us")?.as_u64()?.try_into().ok()).collect()
+        // Before the cut; afterwards nothing new is measured.
+        looks
+            .filter_map(|e| serde_json::to_value(&e.kind).ok()?.get("socket")?.get("rtt_us")?.as_u64()?.try_into().ok())
+            .collect()
     };
     for (arm, lo, hi) in [("writer", 100_000, 101_000), ("writer-far", 500_000, 501_000), ("writer-near", 0, 1_000)] {
         let seen = srtt(arm);
@@ -96,7 +98,7 @@ const LOSSY: &str = "# How many healthy connections does a lossy link kill, by k
 [scenario]
 name = \"lossy\"
 horizon = \"60s\"
-trials = 40
+trials = 24
 [defaults]
 subject = \"tcp-reader\"
 connect_timeout = \"none\"
@@ -125,21 +127,21 @@ fn a_lossy_link_kills_an_impatient_keepalive_and_spares_a_patient_one() {
     };
     // Measured with real time and 60 connections: 59 with three probes, 7 with nine.
     let (hasty, n) = killed("keepalive-1-1-1");
-    assert!(n >= 36 && hasty * 10 >= n * 9, "{hasty} of {n}");
+    assert!(n >= 20 && hasty * 10 >= n * 9, "{hasty} of {n}");
     let (patient, n) = killed("keepalive-1-1-9");
-    assert!(n >= 36 && patient * 10 <= n * 3, "{patient} of {n}");
-    assert_eq!(killed("no-link"), (0, 40));
+    assert!(n >= 20 && patient * 10 <= n * 3, "{patient} of {n}");
+    assert_eq!(killed("no-link"), (0, 24));
 }
 
 const REORDERED: &str = "# Does a link that reorders or is narrow raise a false alarm?
 [scenario]
 name = \"reordered\"
-horizon = \"30s\"
-trials = 6
+horizon = \"6s\"
+trials = 2
 [load]
-rate = \"100/s\"
+rate = \"20/s\"
 [defaults]
-link = { delay = \"25ms\", reorder = \"25%\" }
+link = { delay = \"80ms\", reorder = \"25%\" }
 [fault]
 profile = \"none\"
 [[arm]]
@@ -174,8 +176,8 @@ fn reordering_detects_nothing() {
     };
     // A fourth does not wait, and what has overtaken waits for what it has overtaken.
     let seen = latencies("reader");
-    let early = seen.iter().filter(|s| **s < 0.024).count();
-    assert!(seen.len() > 10_000 && early * 10 > seen.len() && early * 2 < seen.len(), "{early} of {}", seen.len());
+    let early = seen.iter().filter(|s| **s < 0.079).count();
+    assert!(seen.len() > 150 && early * 10 > seen.len() && early * 2 < seen.len(), "{early} of {}", seen.len());
     // 60 bytes of packet at 2 Mbit/s take a fourth of a millisecond; more where several trials send at once.
     let seen = latencies("narrow");
     assert!(seen.iter().all(|s| (0.000_2..0.01).contains(s)), "{:?}", seen.iter().copied().reduce(f64::max));

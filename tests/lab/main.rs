@@ -7,6 +7,7 @@
 
 mod common;
 mod fault;
+mod jobs;
 mod kill;
 mod lab;
 mod links;
