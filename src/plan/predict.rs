@@ -219,6 +219,10 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
         states.push(Conditions { state: State::InFlight, ..states[0] });
     }
     let (least, most) = arm.settings.link.map(|link| link.round_trip()).unwrap_or_default();
+    if !most.is_zero() && load.is_some_and(|every| every < most * 2) {
+        let why = "messages follow one another faster than its link answers them, and the model knows one in flight";
+        return Err(why.to_string());
+    }
     let arrives_after = arm.settings.link.map(|link| link.to_client_at_most()).unwrap_or_default();
     let mut variants = Vec::new();
     let mut round_trip = least + Duration::from_micros(100);

@@ -70,11 +70,14 @@ fn wrong_usage_is_refused() {
     assert!(said(&["--labs", "docker"], 2).contains("vm, netns"));
     assert!(said(&["--from", "nowhere"], 2).contains("no run of `halfopen conformance`"));
     assert!(said(&["nowhere.toml"], 2).contains("can't read the scenario"));
+    // A lab that was asked for and can't run here: a cache without a kernel.
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    // A lab that was asked for and can't run here.
-    let args = ["--labs", "vm", "--kernel", "/nonexistent", "--out", out.to_str().unwrap()];
-    said(&args, 3);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_halfopen"));
+    command.args(["conformance", "--labs", "vm", "--out", out.to_str().unwrap()]).env("XDG_CACHE_HOME", dir.path());
+    let output = command.current_dir(env!("CARGO_MANIFEST_DIR")).env_remove("HALFOPEN_VM_KERNEL").output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("vm build"), "{}", text(&output.stderr));
 }
 
 /// Needs the virtual-time kernel and namespaces, and fails without.

@@ -72,10 +72,13 @@ min = 1.0
 #[test]
 fn a_delay_is_in_the_kernels_round_trip_and_the_model_takes_it_from_there() {
     let (recorded, rows) = in_guest(DELAYED);
-    assert!(recorded.run.plan.trials.iter().all(|t| t.predicted.is_some()), "{:?}", recorded.run.plan.doubts);
     for row in &rows {
-        assert_eq!((row.outcome, row.agrees), (Outcome::Detected, Some(true)), "{row:?}");
+        // As many messages on their way as a round trip is long: more than the model knows, and it says so.
+        let agrees = (row.arm != "writer-far").then_some(true);
+        assert_eq!((row.outcome, row.agrees), (Outcome::Detected, agrees), "{row:?}");
     }
+    let doubts = &recorded.run.plan.doubts;
+    assert!(doubts.len() == 1 && doubts[0].contains("writer-far") && doubts[0].contains("in flight"), "{doubts:?}");
     // The same retries from a longer timeout: 200 ms + 500 ms of round trip for 200 ms.
     let earliest = |arm: &str| of(&rows, arm).iter().map(|r| r.ttd_s.unwrap().as_secs()).fold(f64::MAX, f64::min);
     assert!(earliest("writer-far") > earliest("writer-near") + 2.0, "{rows:#?}");
