@@ -58,7 +58,7 @@ impl Role for Subjects {
                     old.stop();
                 }
                 let reporter = self.reporter.clone();
-                let trial = Trial { id: trial, target, settings, load_interval, reporter, stop };
+                let trial = Trial { id: trial, target, settings: *settings, load_interval, reporter, stop };
                 if let Err(error) = self.start(trial) {
                     self.reporter.note(format!("cannot start a client: {error}"));
                 }

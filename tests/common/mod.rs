@@ -65,6 +65,7 @@ impl Setup {
             ack: lapin.then_some(Ack::Late),
             frame_max: lapin.then_some(4096),
             peer_reads: true,
+            link: None,
             sysctl: BTreeMap::new(),
         };
         Arm { name: name.into(), settings, trials, load: true }

@@ -86,12 +86,13 @@ fn a_delay_is_in_the_kernels_round_trip_and_the_model_takes_it_from_there() {
         let position = recorded.run.plan.scenario.arms.iter().position(|a| a.name == arm).unwrap();
         let of_arm = |trial: u32| recorded.run.plan.trial(trial).is_some_and(|t| t.arm == position);
         let looks = recorded.events.iter().filter(|e| e.trial.is_some_and(of_arm));
-        // Before the cut; afterwards nothing new is measured.
+
         looks
             .filter_map(|e| serde_json::to_value(&e.kind).ok()?.get("socket")?.get("rtt_us")?.as_u64()?.try_into().ok())
             .collect()
     };
-    for (arm, lo, hi) in [("writer", 100_000, 101_000), ("writer-far", 500_000, 501_000), ("writer-near", 0, 1_000)] {
+    // The handshake is part of the average, and so is what an end waits for its own clock.
+    for (arm, lo, hi) in [("writer", 100_000, 103_000), ("writer-far", 500_000, 503_000), ("writer-near", 0, 3_000)] {
         let seen = srtt(arm);
         assert!(!seen.is_empty() && seen.iter().all(|us| (lo..=hi).contains(us)), "{arm}: {seen:?}");
     }

@@ -365,7 +365,7 @@ impl<'a> Run<'a> {
     fn open_all(&mut self) {
         let plan = self.plan;
         for trial in &plan.trials {
-            let settings = plan.scenario.arms[trial.arm].settings.clone();
+            let settings = Box::new(plan.scenario.arms[trial.arm].settings.clone());
             let target = self.target(trial.id, trial.server, settings.subject.broker());
             let load_interval = plan.scenario.load_of(&plan.scenario.arms[trial.arm]);
             self.children[trial.arm].send(&Command::Open { trial: trial.id, target, settings, load_interval });
