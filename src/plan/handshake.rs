@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn the_kernel_decides_how_long_a_syn_goes_unanswered() {
         let (lo, hi) = window("connect_timeout = \"none\"", "6.1");
-        assert!((127.0..=127.1).contains(&lo) && hi < 131.0, "{lo} {hi}");
+        assert!((127.0..131.0).contains(&lo) && hi < 131.6, "{lo} {hi}");
         let (lo, hi) = window("connect_timeout = \"none\"", "6.18");
         assert!((131.0..=134.0).contains(&lo) && hi > 134.0, "{lo} {hi}");
         let (lo, hi) = window("connect_timeout = \"2s\"", "6.1");
