@@ -35,6 +35,11 @@ fn arm(label: &str, file: &Scenario, written: &scenario::Arm) -> Arm {
     if let Some(timeout) = file.broker.consumer_timeout.filter(|_| broker == BrokerKind::RabbitMq) {
         arm.settings.peer.consumer_timeout = crate::units::Setting::After(timeout);
     }
+    if let Some(link) = s.link {
+        let round_trip = link.round_trip().1;
+        (arm.client.rtt, arm.broker.rtt) = (round_trip, round_trip);
+        arm.assumed.extend(link.unknown_to_the_model().map(|why| format!("{}: {why}", written.name)));
+    }
     for (name, value) in &s.sysctl {
         // The scenario's reader has checked the ranges.
         let _ = arm.sysctl(name, *value);

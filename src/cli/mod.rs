@@ -11,6 +11,7 @@ macro_rules! say {
 
 mod args;
 mod clean;
+mod conformance;
 mod doctor;
 mod engine;
 mod exit;
@@ -47,6 +48,7 @@ pub fn main(args: &[OsString]) -> u8 {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Predict(args) => predict::predict(&args),
+        Command::Conformance(args) => conformance::conformance(&args),
         Command::Report(args) => report::report(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Clean(args) => clean::clean(&args),

@@ -22,10 +22,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A scenario that is ready to run.
-struct Ready {
+pub(super) struct Ready {
     path: PathBuf,
     text: String,
-    plan: Plan,
+    /// What will be done.
+    pub(super) plan: Plan,
 }
 
 /// Runs the scenarios.
@@ -150,10 +151,15 @@ fn finish(dir: &RunDir, exit: Exit, args: &RunArgs) -> Result<(Exit, serde_json:
 
 /// What the model engine does not know how to simulate.
 fn simulated_only(ready: &Ready) -> Result<(), Failure> {
-    match ready.plan.scenario.arms.iter().find(|arm| !arm.settings.peer_reads) {
-        Some(arm) => {
-            let (file, arm) = (ready.path.display(), &arm.name);
-            let text = format!("{file}: arm `{arm}`: peer_reads = false runs with --engine kernel in this version");
+    let option = |arm: &Arm| match (&arm.settings.link, arm.settings.peer_reads) {
+        (_, false) => Some("peer_reads = false"),
+        (Some(_), _) => Some("link"),
+        _ => None,
+    };
+    match ready.plan.scenario.arms.iter().find_map(|arm| Some((&arm.name, option(arm)?))) {
+        Some((arm, option)) => {
+            let file = ready.path.display();
+            let text = format!("{file}: arm `{arm}`: {option} runs with --engine kernel in this version");
             Err(Failure::new(Exit::Cannot, text))
         }
         None => Ok(()),
@@ -161,7 +167,7 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
 }
 
 /// What only the model engine can do.
-fn real_sockets_only(ready: &Ready) -> Result<(), Failure> {
+pub(super) fn real_sockets_only(ready: &Ready) -> Result<(), Failure> {
     let (file, scenario) = (ready.path.display(), &ready.plan.scenario);
     let refuse = |text: String| Err(Failure::new(Exit::Cannot, format!("{file}: {text}")));
     if scenario.tasks.is_some() {
@@ -193,30 +199,39 @@ fn not_yet(args: &RunArgs) -> Result<(), Failure> {
 
 /// Reads a scenario file; its text goes into the run directory.
 pub fn read_scenario(path: &Path) -> Result<(String, Scenario), Failure> {
-    let label = path.display().to_string();
+    let text = read_text(path)?;
+    let scenario = parse(path, &text)?;
+    Ok((text, scenario))
+}
+
+/// The text of a scenario file.
+pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
+    let label = path.display();
     let bytes = std::fs::read(path).map_err(|e| {
         Failure::new(
             Exit::Usage,
             format!("{label}: can't read the scenario: {e}; `halfopen list` shows those that are there"),
         )
     })?;
-    let text = String::from_utf8(bytes).map_err(|e| {
+    String::from_utf8(bytes).map_err(|e| {
         Failure::new(
             Exit::Usage,
             format!("{label}: not UTF-8 at byte {}; save the file as UTF-8", e.utf8_error().valid_up_to()),
         )
-    })?;
-    match scenario::read(&label, &text) {
-        Ok(scenario) => Ok((text, scenario)),
-        Err(errors) => Err(Failure::new(Exit::Usage, errors.to_string())),
-    }
+    })
+}
+
+fn parse(path: &Path, text: &str) -> Result<Scenario, Failure> {
+    scenario::read(&path.display().to_string(), text).map_err(|errors| Failure::new(Exit::Usage, errors.to_string()))
 }
 
 fn prepare(path: &Path, args: &RunArgs) -> Result<Ready, Failure> {
-    let (text, scenario) = read_scenario(path)?;
-    let overrides = Overrides { seed: args.seed, trials: args.trials, partition: args.partition };
-    let plan =
-        plan::build(scenario, &overrides).map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", path.display())))?;
+    prepare_text(path, read_text(path)?, args, false)
+}
+
+/// Reads and plans a scenario; `able_only` leaves out the arms that the kernel it will run on can't carry out.
+pub(super) fn prepare_text(path: &Path, text: String, args: &RunArgs, able_only: bool) -> Result<Ready, Failure> {
+    let mut scenario = parse(path, &text)?;
     let mut machine = match (args.engine, args.lab) {
         (EngineName::Model, _) => machine::reference(),
         (EngineName::Kernel, LabName::Vm) => machine::guest(),
@@ -225,6 +240,15 @@ fn prepare(path: &Path, args: &RunArgs) -> Result<Ready, Failure> {
     for text in &args.assume {
         machine.assume(text).map_err(|e| Failure::new(Exit::Usage, format!("--assume: {e}")))?;
     }
+    let left_out = if able_only { plan::leave_out(&mut scenario, machine.kernel) } else { Vec::new() };
+    if scenario.arms.is_empty() {
+        let why: Vec<&str> = left_out.iter().map(|left| left.why.as_str()).collect();
+        return Err(Failure::new(Exit::Cannot, format!("{}: {}", path.display(), why.join("; "))));
+    }
+    let overrides = Overrides { seed: args.seed, trials: args.trials, partition: args.partition };
+    let mut plan =
+        plan::build(scenario, &overrides).map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", path.display())))?;
+    plan.left_out = left_out;
     let mut ready = Ready { path: path.to_path_buf(), text, plan };
     if args.engine == EngineName::Model {
         simulated_only(&ready)?;
@@ -269,7 +293,8 @@ fn dry_run(all: &[Ready], json: bool) -> Result<Exit, Failure> {
     print(&texts.join("\n"))
 }
 
-fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
+/// Carries one scenario out with real sockets: its exit code and its summary.
+pub(super) fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
     let harness = |e: &dyn std::fmt::Display| Failure::new(Exit::Harness, e.to_string());
     signals::hold().map_err(|e| Failure::new(Exit::Harness, format!("signals: {e}")))?;
     let dir = RunDir::create(out).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
@@ -368,7 +393,7 @@ fn take_facts(out: &Path) -> Facts {
 }
 
 /// What can be known to be missing before anything is made.
-fn preflight(ready: &Ready, lab: LabName) -> Result<(), Failure> {
+pub(super) fn preflight(ready: &Ready, lab: LabName) -> Result<(), Failure> {
     for kind in &ready.plan.scenario.broker.kinds {
         let needed: &[Program] = match kind {
             BrokerKind::None => &[],

@@ -7,6 +7,7 @@
 pub mod address;
 mod build;
 mod describe;
+mod handshake;
 mod model;
 mod outlook;
 pub mod phase;
@@ -15,6 +16,7 @@ mod tasks;
 
 pub use build::{Overrides, PlanError, build};
 pub use describe::{ArmLine, Description, describe};
-pub use model::{Outlook, Outlooks, Plan, Trial, Window};
+pub use handshake::leave_out;
+pub use model::{LeftOut, Outlook, Outlooks, Plan, Trial, Window};
 pub use phase::first_sweep;
 pub use predict::{Forecast, Machine, Variant, forecast, predict, variants};

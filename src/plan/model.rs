@@ -82,6 +82,21 @@ pub struct Plan {
     /// Who could fire and why the others stay silent, by the model; an arm and fault without a prediction is missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outlooks: Vec<Outlooks>,
+    /// The window of a connection attempt into the cut by the model, for each arm; empty where no fault meets one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unanswered: Vec<Option<Window>>,
+    /// Arms of the file that this plan has not, because the kernel could not carry them out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// An arm that a plan leaves out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Its name.
+    pub arm: String,
+    /// Why, in words.
+    pub why: String,
 }
 
 impl Plan {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// How late user space may wake up and look at the clock: 1.0 ms at the median and 9.1 ms at most, measured on an idle
 /// machine (docs/timers.md).
-const REACTION: Duration = Duration::from_millis(10);
+pub(super) const REACTION: Duration = Duration::from_millis(10);
 /// Round trips in the lab: some tenths of a millisecond, up to this while hundreds of connections are opened on a few
 /// processors. It moves the retransmission timeout by up to three jiffies, and settings can be bimodal in it.
 const ROUND_TRIP: Duration = Duration::from_millis(12);
@@ -30,6 +30,9 @@ const FILLING: Duration = Duration::from_millis(300);
 const REDIS_TICK: Duration = Duration::from_millis(100);
 /// The work on a message before a late acknowledgement, as the subjects do it.
 const WORK: Duration = Duration::from_millis(50);
+
+/// Retransmission timeouts that are tried between the least and the most.
+const MOST_TIMEOUTS: u32 = 256;
 
 /// What the model has to know about the machine. The default is the reference machine: HZ 250, Linux 6.18, and the
 /// sysctls that every new network namespace starts with, whatever the host's are (`tcp_sk_init` in
@@ -79,7 +82,7 @@ impl Machine {
     }
 
     /// One end's kernel: the machine's, the namespace's own sysctls, and what is assumed.
-    fn environment(&self, own: &BTreeMap<String, i64>, round_trip: Duration) -> Environment {
+    pub(super) fn environment(&self, own: &BTreeMap<String, i64>, round_trip: Duration) -> Environment {
         let mut env = Environment { rtt: round_trip, ..Environment::default() };
         env.hz = self.hz.unwrap_or(env.hz);
         env.kernel = self.kernel.unwrap_or(env.kernel);
@@ -109,6 +112,8 @@ pub struct Variant {
     pub case: Case,
     /// How much earlier than the cut the segment in flight may have left.
     pub sent_before: Duration,
+    /// How much later than the cut a segment that had passed it may still arrive.
+    pub arrives_after: Duration,
 }
 
 /// The model's answer for a trial.
@@ -125,6 +130,7 @@ pub fn predict(plan: &mut Plan, machine: &Machine) {
     let mut known: BTreeMap<(usize, usize, Duration), Result<Forecast, String>> = BTreeMap::new();
     let mut outlooks = Collected::default();
     plan.doubts = machine.doubts();
+    plan.unanswered = super::handshake::unanswered(plan, machine);
     for trial in &mut plan.trials {
         let Some(arm) = plan.scenario.arms.get(trial.arm) else { continue };
         // Only a window's age at the cut depends on the drawn phase.
@@ -166,7 +172,7 @@ pub fn forecast(variants: &[Variant]) -> Forecast {
         let never = prediction.detection == Detection::NEVER;
         let earliest = |lo: f64| (lo - variant.sent_before.as_secs_f64()).max(0.0);
         let lo_s = prediction.detection.lo_s.map(earliest);
-        let hi_s = prediction.detection.hi_s.map(|hi| hi + REACTION.as_secs_f64());
+        let hi_s = prediction.detection.hi_s.map(|hi| hi + (REACTION + variant.arrives_after).as_secs_f64());
         window = Some(match window {
             None => Window { lo_s, hi_s },
             Some(known) => Window {
@@ -215,14 +221,22 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
     if real_broker && sends && fault.drop.to_client {
         states.push(Conditions { state: State::InFlight, ..states[0] });
     }
+    let (least, most) = arm.settings.link.map(|link| link.round_trip()).unwrap_or_default();
+    if !most.is_zero() && load.is_some_and(|every| every < most * 2) {
+        let why = "messages follow one another faster than its link answers them, and the model knows one in flight";
+        return Err(why.to_string());
+    }
+    let arrives_after = arm.settings.link.map(|link| link.to_client_at_most()).unwrap_or_default();
     let mut variants = Vec::new();
-    let mut round_trip = Duration::from_micros(100);
-    while round_trip <= longest {
-        for conditions in &states {
+    let mut round_trip = least + Duration::from_micros(100);
+    while round_trip <= most + longest {
+        let client = machine.environment(&arm.settings.sysctl, round_trip);
+        let timeouts = if most.is_zero() { vec![None] } else { timeouts(&client, jiffy) };
+        for (conditions, rto) in states.iter().flat_map(|state| timeouts.iter().map(move |rto| (state, *rto))) {
             let case = Case {
                 settings: settings.clone(),
-                client: machine.environment(&arm.settings.sysctl, round_trip),
-                broker: machine.environment(&BTreeMap::new(), round_trip),
+                client: Environment { rto, ..client.clone() },
+                broker: Environment { rto, ..machine.environment(&BTreeMap::new(), round_trip) },
                 fault: timers::Fault {
                     kind: kind(fault.drop),
                     scope: if fault.scope == Scope::Host { FaultScope::Host } else { FaultScope::Flow },
@@ -234,11 +248,27 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
                 lives_until_the_cut(&case, scenario.settle + trial.phase)?;
             }
             let in_flight = conditions.state == State::InFlight;
-            variants.push(Variant { case, sent_before: if in_flight { DELAYED_ACK } else { Duration::ZERO } });
+            let delayed = if in_flight { DELAYED_ACK } else { Duration::ZERO };
+            // What had passed the cut, and whose answer had not.
+            variants.push(Variant { case, sent_before: delayed.max(most), arrives_after });
         }
         round_trip += jiffy;
     }
     Ok(variants)
+}
+
+/// The retransmission timeouts that a long round trip can have at the cut: its first sample sets the deviation to twice
+/// itself, and it takes many more until that has fallen to the floor. A timeout in between is neither.
+fn timeouts(env: &Environment, jiffy: Duration) -> Vec<Option<Duration>> {
+    let (floor, first) = (env.rtt + env.tcp_rto_min, env.rtt * 3);
+    let step = (first.saturating_sub(floor) / MOST_TIMEOUTS).max(jiffy);
+    let mut all = vec![None];
+    let mut rto = floor + step;
+    while rto < first + step {
+        all.push(Some(rto));
+        rto += step;
+    }
+    all
 }
 
 /// A fault that heals after everybody who could notice has noticed is one that does not heal. For any other the model
@@ -261,6 +291,9 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
     }
     if settings.sysctl.get("tcp_thin_linear_timeouts").is_some_and(|on| *on != 0) {
         return Err("tcp_thin_linear_timeouts is not in the model".to_string());
+    }
+    if let Some(why) = settings.link.and_then(|link| link.unknown_to_the_model()) {
+        return Err(why.to_string());
     }
     let told = settings.subject == SubjectKind::Lapin && !fault.drop.to_client;
     if told && scenario.broker.consumer_timeout.is_some_and(|limit| limit < scenario.horizon + Duration::from_secs(60))

@@ -7,6 +7,7 @@
 mod beside;
 mod build;
 mod cells;
+pub mod conformance;
 mod document;
 mod html;
 mod junit;

@@ -28,6 +28,8 @@ pub enum OptionName {
     FrameMax,
     /// Whether the embedded peer reads what it is sent.
     PeerReads,
+    /// What the path does to packets all the time.
+    Link,
     /// Any `sysctl.*` of the subject's network namespace.
     Sysctl,
     /// Numbered messages on each connection.
@@ -36,7 +38,7 @@ pub enum OptionName {
 
 impl OptionName {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::ConnectTimeout,
         Self::ReadTimeout,
         Self::Keepalive,
@@ -46,6 +48,7 @@ impl OptionName {
         Self::Ack,
         Self::FrameMax,
         Self::PeerReads,
+        Self::Link,
         Self::Sysctl,
         Self::Load,
     ];
@@ -63,6 +66,7 @@ impl OptionName {
             Self::Ack => "ack",
             Self::FrameMax => "frame_max",
             Self::PeerReads => "peer_reads",
+            Self::Link => "link",
             Self::Sysctl => "sysctl",
             Self::Load => "load",
         }
@@ -115,8 +119,8 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
     use OptionName as O;
     use SubjectKind as S;
     match (subject, option) {
-        // The kernel's options work on every TCP socket, and every subject bounds its own handshake.
-        (_, O::ConnectTimeout | O::Keepalive | O::TcpUserTimeout | O::Sysctl | O::Load) => Applies::Yes,
+        // The kernel's options work on every TCP socket, every subject bounds its own handshake, and the path is below all.
+        (_, O::ConnectTimeout | O::Keepalive | O::TcpUserTimeout | O::Link | O::Sysctl | O::Load) => Applies::Yes,
 
         (S::TcpReader | S::RedisBlocking, O::ReadTimeout) => Applies::Yes,
         (S::TcpWriter, O::ReadTimeout) => {
@@ -166,8 +170,8 @@ mod tests {
                 }
             }
         }
-        // 5 for everybody, read_timeout for the two that block, 4 of AMQP for lapin, peer_reads for the writer.
-        assert_eq!(yes, 5 * 4 + 2 + 4 + 1);
+        // 6 for everybody, read_timeout for the two that block, 4 of AMQP for lapin, peer_reads for the writer.
+        assert_eq!(yes, 6 * 4 + 2 + 4 + 1);
     }
 
     #[test]

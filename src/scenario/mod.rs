@@ -10,6 +10,7 @@ mod error;
 mod fallback;
 mod gates;
 mod keys;
+mod link;
 pub mod matrix;
 mod model;
 pub mod profile;
@@ -25,6 +26,7 @@ mod walk;
 
 pub use docs::reference;
 pub use error::{Place, ScenarioError, ScenarioErrors};
+pub use link::Link;
 pub use model::{
     Ack, Arm, BrokerKind, BrokerSettings, Directions, Fault, Gate, Keepalive, Measure, Published, ReaperGeneration,
     ReaperSettings, Scenario, Scope, Settings, SubjectKind, Tasks,

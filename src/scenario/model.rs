@@ -1,5 +1,6 @@
 //! A scenario after reading: every default filled in, every unit resolved.
 
+use super::link::Link;
 use crate::units::Setting;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -138,6 +139,9 @@ pub struct Settings {
     /// the cut, and every later byte waits behind a closed one.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub peer_reads: bool,
+    /// What the path between the arm's clients and the broker does to packets all the time; `None` is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
     /// Sysctls of the subject's own network namespace, by name without the `net.ipv4.` prefix
     /// (`tcp_retries2`), as `sysctl.tcp_retries2 = 5`.
     pub sysctl: BTreeMap<String, i64>,

@@ -5,6 +5,7 @@ use super::error::{Findings, Place, ScenarioError, ScenarioErrors, Source};
 use super::fallback;
 use super::gates;
 use super::keys::nearest;
+use super::link;
 use super::model::{Arm, BrokerKind, BrokerSettings, Fault, Scenario, Scope, Settings, SubjectKind};
 use super::profile;
 use super::settings::{Options, refuse_idle_defaults};
@@ -220,6 +221,9 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         let options = Options { own, defaults: &all.defaults };
         if !all.load.flawed {
             checks::load(options, arm, load_interval.filter(|_| arm.load), findings);
+        }
+        if let Some(link) = arm.settings.link.as_ref().filter(|_| !own.flawed && !all.defaults.flawed) {
+            link::check(options, link, findings);
         }
         checks::trials(own, &all.scenario, arm.trials, all.faults.len(), findings);
     }

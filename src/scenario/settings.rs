@@ -87,6 +87,7 @@ impl<'a> Options<'a> {
             peer_reads: fields("peer_reads", OptionName::PeerReads)
                 .and_then(|fields| fields.flag("peer_reads"))
                 .unwrap_or(true),
+            link: super::link::read(*self),
             sysctl,
         }
     }
@@ -150,7 +151,7 @@ pub(super) fn refuse_idle_defaults(
                 }
                 Some(_) => {}
                 // Tables are merged field by field, so a written one never hides the default as a whole.
-                None if own.has(key) && key != "keepalive" && key != "sysctl" => {}
+                None if own.has(key) && !matches!(key, "keepalive" | "link" | "sysctl") => {}
                 None => return,
             }
         }

@@ -77,6 +77,55 @@ pub(super) const KEEPALIVE: &[Key] = &[
     ),
 ];
 
+/// A delay of the path; beyond a minute it is no link any more.
+const ON_THE_WAY: Kind =
+    Kind::Time(Limits { min: ms(0), max: secs(60), step: Duration::from_micros(1), usual: (ms(0), secs(60)) });
+
+/// The fields of `link`.
+pub(super) const LINK: &[Key] = &[
+    optional(
+        "delay",
+        ON_THE_WAY,
+        "`0s`",
+        "delay = \"50ms\"",
+        "How long each packet takes more, one way.",
+        &["latency"],
+    ),
+    optional(
+        "jitter",
+        ON_THE_WAY,
+        "`0s`",
+        "jitter = \"5ms\"",
+        "By how much the delay differs, either way; packets may overtake one another by it.",
+        &["variance"],
+    ),
+    optional("loss", Kind::Percent, "`0`", "loss = \"30%\"", "The share of packets that is lost.", &["drop"]),
+    optional(
+        "reorder",
+        Kind::Percent,
+        "`0`",
+        "reorder = \"25%\"",
+        "The share of packets that is not delayed and so overtakes the others.",
+        &["reordering"],
+    ),
+    optional(
+        "rate",
+        Kind::BitRate,
+        "no limit",
+        "rate = \"1mbit\"",
+        "Bits a second that fit through, for all connections of the arm together: `kbit`, `mbit`, `gbit`.",
+        &["bandwidth"],
+    ),
+    optional(
+        "direction",
+        Kind::Choice(&["both", "to_broker", "to_client"]),
+        "`both`",
+        "direction = \"to_client\"",
+        "Which way it is so.",
+        &[],
+    ),
+];
+
 /// The options of an arm, in `[defaults]`, in `[[arm]]` and in `--set`.
 pub(super) const OPTIONS: &[Key] = &[
     optional(
@@ -159,6 +208,15 @@ pub(super) const OPTIONS: &[Key] = &[
         "Whether the embedded peer reads what a `tcp-writer` sends. If not, the writer fills the peer's window as soon as \
          all trials are ready, writes no messages, and is cut with the window closed.",
         &[],
+    ),
+    optional(
+        "link",
+        Kind::OffOr(LINK),
+        "`off`",
+        "link = { delay = \"50ms\", loss = \"1%\" }",
+        "What the path does to packets all the time, apart from the fault, in the router (netem). It needs a kernel that \
+         has netem, as the virtual-time guest does. A field that an arm leaves out comes from `[defaults]`.",
+        &["netem", "path"],
     ),
     optional(
         "sysctl",

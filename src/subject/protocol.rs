@@ -36,7 +36,7 @@ pub enum Command {
         /// Where to.
         target: Target,
         /// The arm's options.
-        settings: Settings,
+        settings: Box<Settings>,
         /// Interval of a bare TCP writer's messages, and of the messages that a bare TCP reader asks its peer for.
         #[serde(default)]
         load_interval: Option<Duration>,
@@ -126,11 +126,12 @@ mod tests {
             ack: None,
             frame_max: None,
             peer_reads: false,
+            link: None,
             sysctl: [("tcp_retries2".to_string(), 5)].into(),
         };
         let load_interval = Some(Duration::from_micros(333_333));
         for command in [
-            Command::Open { trial: 1, target: target.clone(), settings, load_interval },
+            Command::Open { trial: 1, target: target.clone(), settings: Box::new(settings), load_interval },
             Command::Publish { trial: 2, broker: BrokerKind::Redis, target, interval: Duration::from_secs(1) },
             Command::Fill { trial: 4 },
             Command::Republish { trial: 5, message: 6 },

@@ -62,7 +62,7 @@ impl Role for Subjects {
                     old.stop();
                 }
                 let (reporter, tasks) = (self.reporter.clone(), self.tasks.clone());
-                let trial = Trial { id: trial, target, settings, load_interval, reporter, tasks, stop };
+                let trial = Trial { id: trial, target, settings: *settings, load_interval, reporter, tasks, stop };
                 if let Err(error) = self.start(trial) {
                     self.reporter.note(format!("cannot start a client: {error}"));
                 }

@@ -51,6 +51,20 @@ impl fmt::Display for KernelVersion {
     }
 }
 
+/// The kernel that first had a sysctl `net.ipv4.*` of the model; none: older than anything that runs.
+///
+/// Source: `net/ipv4/sysctl_net_ipv4.c` of the releases.
+#[must_use]
+pub fn sysctl_since(name: &str) -> Option<KernelVersion> {
+    let minor = match name {
+        "tcp_syn_linear_timeouts" => 5,
+        "tcp_rto_min_us" => 11,
+        "tcp_rto_max_ms" => 15,
+        _ => return None,
+    };
+    Some(KernelVersion { major: 6, minor })
+}
+
 /// One end's kernel and path. The default is the reference machine: Linux 6.18, HZ 250, stock sysctls, no round-trip time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Environment {

@@ -20,7 +20,7 @@ mod watcher;
 pub use compose::{OFF, predict, step};
 pub use conditions::{Case, Conditions, Fault, FaultKind, FaultScope, Row, State, Traffic};
 pub use draw::Phases;
-pub use environment::{Environment, KernelVersion, parse_hz};
+pub use environment::{Environment, KernelVersion, parse_hz, sysctl_since};
 pub use kernel::keepalive::Keepalive;
 pub use perturb::Perturbation;
 pub use prediction::{Detection, FalseAlarm, Instant, Prediction, Trace, WatcherPrediction, WatcherState};

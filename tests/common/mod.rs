@@ -67,6 +67,7 @@ impl Setup {
             ack: lapin.then_some(Ack::Late),
             frame_max: lapin.then_some(4096),
             peer_reads: true,
+            link: None,
             sysctl: BTreeMap::new(),
         };
         Arm { name: name.into(), settings, trials, load: true }
@@ -125,7 +126,15 @@ pub fn plan(arms: Vec<Arm>, faults: Vec<Fault>, horizon_s: f64, gates: Vec<Gate>
         published: None,
         warnings: Vec::new(),
     };
-    Plan { scenario, trials, estimate: Duration::from_secs(90), doubts: Vec::new(), outlooks: Vec::new() }
+    Plan {
+        scenario,
+        trials,
+        estimate: Duration::from_secs(90),
+        doubts: Vec::new(),
+        outlooks: Vec::new(),
+        unanswered: Vec::new(),
+        left_out: Vec::new(),
+    }
 }
 
 fn trial(id: TrialId, arm: usize, fault: usize, j: u32) -> Trial {

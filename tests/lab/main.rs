@@ -7,8 +7,10 @@
 
 mod common;
 mod fault;
+mod jobs;
 mod kill;
 mod lab;
+mod links;
 mod observe;
 #[path = "../support/place.rs"]
 mod place;

@@ -155,6 +155,7 @@ pub fn settings(subject: SubjectKind) -> Settings {
         ack: None,
         frame_max: None,
         peer_reads: true,
+        link: None,
         sysctl: BTreeMap::new(),
     }
 }
@@ -168,5 +169,5 @@ pub fn target(server: SocketAddrV4, trial: TrialId) -> Target {
 }
 
 pub fn open(server: SocketAddrV4, trial: TrialId, settings: Settings, load_interval: Option<Duration>) -> Command {
-    Command::Open { trial, target: target(server, trial), settings, load_interval }
+    Command::Open { trial, target: target(server, trial), settings: Box::new(settings), load_interval }
 }

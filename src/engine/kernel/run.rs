@@ -143,7 +143,9 @@ impl Progress {
 /// What the machine lacks is said with the mend; everything else is the harness's own failure.
 fn lab_error(error: LabError) -> EngineError {
     match error {
-        LabError::NoProgram { .. } | LabError::Sysctl { .. } => EngineError::Cannot(error.to_string()),
+        LabError::NoProgram { .. } | LabError::NoNetem { .. } | LabError::Sysctl { .. } => {
+            EngineError::Cannot(error.to_string())
+        }
         other => EngineError::Harness(other.to_string()),
     }
 }
@@ -165,6 +167,7 @@ fn lab_spec(job: &Job) -> LabSpec<'_> {
     let arms = scenario.arms.iter().enumerate().map(|(index, arm)| ArmNet {
         name: arm.name.clone(),
         sysctl: arm.settings.sysctl.clone(),
+        link: arm.settings.link,
         pairs: job.plan.trials.iter().filter(|t| t.arm == index).map(|t| (t.client, t.server)).collect(),
     });
     LabSpec {
@@ -416,7 +419,7 @@ impl<'a> Run<'a> {
             self.children[reaper].send(&Command::Reap { settings: settings.clone(), first });
         }
         for trial in &plan.trials {
-            let settings = plan.scenario.arms[trial.arm].settings.clone();
+            let settings = Box::new(plan.scenario.arms[trial.arm].settings.clone());
             let target = self.target(trial.id, trial.server, settings.subject.broker());
             let load_interval = plan.scenario.load_of(&plan.scenario.arms[trial.arm]);
             self.children[trial.arm].send(&Command::Open { trial: trial.id, target, settings, load_interval });
