@@ -12,7 +12,7 @@ use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervi
 use crate::host::{clock, journal, signals};
 use crate::plan::{self, Overrides, Plan};
 use crate::report::utc_date_time;
-use crate::scenario::{self, BrokerKind, Scenario};
+use crate::scenario::{self, BrokerKind, Fault, Scenario};
 use crate::store::{RunDir, RunInfo, ScenarioSource};
 use crate::units::print_duration;
 use std::path::{Path, PathBuf};
@@ -147,10 +147,14 @@ fn finish(dir: &RunDir, exit: Exit, args: &RunArgs) -> Result<(Exit, serde_json:
 
 /// What the model engine does not know how to simulate.
 fn simulated_only(ready: &Ready) -> Result<(), Failure> {
-    match ready.plan.scenario.arms.iter().find(|arm| !arm.settings.peer_reads) {
-        Some(arm) => {
-            let (file, arm) = (ready.path.display(), &arm.name);
-            let text = format!("{file}: arm `{arm}`: peer_reads = false runs with --engine kernel in this version");
+    let scenario = &ready.plan.scenario;
+    let arm = scenario.arms.iter().find(|arm| !arm.settings.peer_reads);
+    let arm = arm.map(|arm| format!("arm `{}`: peer_reads = false", arm.name));
+    let real_only = |fault: &&Fault| fault.act.is_some() || fault.repeat.is_some() || fault.trigger.is_some();
+    let fault = scenario.faults.iter().find(real_only).map(|fault| format!("fault `{}`", fault.name()));
+    match arm.or(fault) {
+        Some(what) => {
+            let text = format!("{}: {what} runs with --engine kernel in this version", ready.path.display());
             Err(Failure::new(Exit::Cannot, text))
         }
         None => Ok(()),

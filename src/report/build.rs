@@ -67,7 +67,7 @@ fn stuck_cells<'r>(
             .faults
             .iter()
             .enumerate()
-            .map(move |(f, fault)| (arm.name.as_str(), fault.profile.as_str(), fault.scope.name(), of(a, f)))
+            .map(move |(f, fault)| (arm.name.as_str(), fault.name(), fault.scope.name(), of(a, f)))
     })
 }
 
@@ -128,9 +128,9 @@ fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) 
         arm: arm.name.clone(),
         subject: arm.settings.subject.name().to_string(),
         broker: arm.settings.subject.broker().name().to_string(),
-        fault: fault.profile.clone(),
+        fault: fault.name().to_string(),
         scope: fault.scope.name().to_string(),
-        control: fault.drop.is_none(),
+        control: fault.is_control(),
         counts,
         detected_share: (!certified.is_empty()).then(|| Share::of(counts.detected, certified.len())),
         ttd: to_event(&|r| r.ttd_s),

@@ -4,25 +4,53 @@ use super::VoidReason;
 use super::timeline::Timeline;
 use crate::events::Counters;
 use crate::scenario::Fault;
-use crate::units::Setting;
+use crate::units::{Offset, Setting};
 
 /// What the router counted while the fault was in force. Counts only grow, so the largest of several readings is the
 /// last, in whatever order they were recorded. `None` when nothing was read in time.
+///
+/// A fault that comes again lets packets pass in between: what passed counts from the first reading of each cut, which
+/// is taken right after it came into force.
 pub(super) fn counters(timeline: &Timeline, fault: &Fault) -> Option<(Counters, bool)> {
-    let valid_until = timeline.healed.map(|(before, _)| before);
-    let in_force: Vec<_> =
-        timeline.certificates.iter().filter(|(at, ..)| valid_until.is_none_or(|healed| *at <= healed)).collect();
-    // A fault that is healed on purpose lets packets pass afterwards: only a reading before that can vouch for it.
-    // Without such a plan the only healing is the harness tidying up, and any reading will do.
-    let readings = if in_force.is_empty() && fault.duration == Setting::None {
-        timeline.certificates.iter().collect()
-    } else {
-        in_force
-    };
-    readings.into_iter().fold(None, |sum, (_, c, intact)| {
-        let (all, all_intact) = sum.unwrap_or((Counters::default(), true));
-        Some((largest(all, *c), all_intact && *intact))
-    })
+    let mut sum: Option<(Counters, bool)> = None;
+    for (number, (from, until)) in windows(timeline).into_iter().enumerate() {
+        let of_it = |(at, ..): &&(Offset, Counters, bool)| *at >= from && until.is_none_or(|healed| *at <= healed);
+        let mut readings: Vec<_> = timeline.certificates.iter().filter(of_it).collect();
+        // Without a plan to heal the only healing is the harness tidying up, and any reading will do.
+        if readings.is_empty() && fault.duration == Setting::None {
+            readings = timeline.certificates.iter().collect();
+        }
+        let base = readings.first().filter(|_| number > 0).map(|(_, counters, _)| *counters).unwrap_or_default();
+        for (_, counters, intact) in readings.iter().copied() {
+            let (known, all_intact) = sum.unwrap_or((Counters::default(), true));
+            sum = Some((largest(known, since(*counters, base)), all_intact && *intact));
+        }
+    }
+    sum
+}
+
+/// From when to when the fault was in force; an open end is the trial's.
+fn windows(timeline: &Timeline) -> Vec<(Offset, Option<Offset>)> {
+    let first = Offset(i64::MIN);
+    let mut heals = timeline.heals.iter().copied().peekable();
+    let mut windows = Vec::new();
+    for from in std::iter::once(first).chain(timeline.repeated.iter().copied()) {
+        let until = heals.by_ref().find(|healed| *healed >= from);
+        windows.push((from, until));
+    }
+    windows
+}
+
+/// What passed since the base; what was dropped counts as a whole, for it was dropped by this fault at any time.
+fn since(now: Counters, base: Counters) -> Counters {
+    Counters {
+        passed_to_broker: now.passed_to_broker.saturating_sub(base.passed_to_broker),
+        passed_to_client: now.passed_to_client.saturating_sub(base.passed_to_client),
+        rst_to_client: now.rst_to_client.saturating_sub(base.rst_to_client),
+        fin_to_client: now.fin_to_client.saturating_sub(base.fin_to_client),
+        icmp_to_client: now.icmp_to_client.saturating_sub(base.icmp_to_client),
+        ..now
+    }
 }
 
 fn largest(a: Counters, b: Counters) -> Counters {
@@ -42,17 +70,34 @@ fn largest(a: Counters, b: Counters) -> Counters {
 /// Why the certificate voids the trial, if it does. The most telling reason first: a RST that passed is also a packet
 /// that passed. A direction in which nothing was offered is unexercised, not void; and where only the way to the broker
 /// is cut, the broker's own RST or FIN may reach the client.
-pub(super) fn objection(certificate: Option<(Counters, bool)>, fault: &Fault) -> Option<VoidReason> {
+///
+/// A fault beyond the path drops nothing: what vouches for it is the look at the process, and, where it should be silent,
+/// that neither RST nor FIN nor ICMP reached the client.
+pub(super) fn objection(
+    certificate: Option<(Counters, bool)>,
+    proofs: &[(Offset, String, bool)],
+    fault: &Fault,
+) -> Option<VoidReason> {
+    if let Some(act) = fault.act {
+        let failed = proofs.iter().find(|(.., holds)| !holds).map(|(_, what, _)| what.clone());
+        let unproven = proofs.is_empty().then(|| format!("nobody looked whether {} took effect", act.name()));
+        if let Some(why) = failed.or(unproven) {
+            return Some(VoidReason::ActNotInForce(why));
+        }
+    }
     let drop = fault.drop;
-    let Some((c, intact)) = certificate else {
-        return (!drop.is_none()).then_some(VoidReason::CertificateMissing);
-    };
+    if fault.is_control() && certificate.is_none() {
+        return None;
+    }
+    let Some((c, intact)) = certificate else { return Some(VoidReason::CertificateMissing) };
+    let control = fault.is_control();
+    let hears_nothing = drop.to_client || (fault.act.is_some() && fault.silent());
     let dropped_outside = (!drop.to_broker && c.dropped_to_broker > 0) || (!drop.to_client && c.dropped_to_client > 0);
     let checks = [
-        (!drop.is_none() && !intact, VoidReason::RulesNotIntact),
-        (!drop.is_none() && c.icmp_to_client > 0, VoidReason::IcmpReachedClient),
-        (drop.to_client && c.rst_to_client > 0, VoidReason::RstReachedClient),
-        (drop.to_client && c.fin_to_client > 0, VoidReason::FinReachedClient),
+        (!control && !intact, VoidReason::RulesNotIntact),
+        (!control && fault.silent() && c.icmp_to_client > 0, VoidReason::IcmpReachedClient),
+        (hears_nothing && c.rst_to_client > 0, VoidReason::RstReachedClient),
+        (hears_nothing && c.fin_to_client > 0, VoidReason::FinReachedClient),
         (drop.to_broker && c.passed_to_broker > 0, VoidReason::PassedToBroker),
         (drop.to_client && c.passed_to_client > 0, VoidReason::PassedToClient),
         (dropped_outside, VoidReason::DroppedOutsideFault),

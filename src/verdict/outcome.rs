@@ -78,11 +78,13 @@ pub enum VoidReason {
     PassedToClient,
     /// Packets were dropped in a direction that is not cut.
     DroppedOutsideFault,
+    /// What the fault does beyond the path was not seen in force.
+    ActNotInForce(String),
 }
 
 impl VoidReason {
     /// The code of every reason, in the order of the documentation.
-    pub const CODES: [&'static str; 15] = [
+    pub const CODES: [&'static str; 16] = [
         "interrupted",
         "never_connected",
         "never_ready",
@@ -98,6 +100,7 @@ impl VoidReason {
         "passed_to_broker",
         "passed_to_client",
         "dropped_outside_fault",
+        "act_not_in_force",
     ];
 
     /// The stable part of the reason, for counting.
@@ -119,6 +122,7 @@ impl VoidReason {
             Self::PassedToBroker => "passed_to_broker",
             Self::PassedToClient => "passed_to_client",
             Self::DroppedOutsideFault => "dropped_outside_fault",
+            Self::ActNotInForce(_) => "act_not_in_force",
         }
     }
 
@@ -126,7 +130,10 @@ impl VoidReason {
     #[must_use]
     pub fn detail(&self) -> &str {
         match self {
-            Self::NeverConnected(text) | Self::NeverReady(text) | Self::FaultFailed(text) => text,
+            Self::NeverConnected(text)
+            | Self::NeverReady(text)
+            | Self::FaultFailed(text)
+            | Self::ActNotInForce(text) => text,
             _ => "",
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Message;
 use super::children::{Child, ChildNews};
-use super::cutter::{Cutter, Request};
+use super::cutter::{Cutter, Request, What};
 use super::looks::Told;
 use super::observers::Observers;
 use super::registry::Registry;
@@ -14,10 +14,10 @@ use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
 use crate::host::process::on_end;
 use crate::host::{procfs, signals};
-use crate::lab::{ADMIN, ArmNet, Lab, LabError, LabSpec, Patience, RouterNs};
+use crate::lab::{ADMIN, ArmNet, Broker, Lab, LabError, LabSpec, Patience, RouterNs};
 use crate::observe::SockDiag;
 use crate::plan::Plan;
-use crate::scenario::BrokerKind;
+use crate::scenario::{Act, BrokerKind};
 use crate::store::{EventLog, MemoryUse, RunDir, StoreError};
 use crate::subject::protocol::{Command, Target};
 use crate::units::{Offset, Pace, TrialId, seconds};
@@ -28,6 +28,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
 
+/// The embedded peer's name among the children.
+const PEER: &str = "peer";
 /// How long connections may take to be consuming before their trials are void.
 const OPEN_PATIENCE: Duration = Duration::from_secs(60);
 /// Time between two words about the progress, by the time since the run began.
@@ -209,6 +211,7 @@ impl<'a> Run<'a> {
             on_end(broker.pid(), move || drop(sender.send(Message::BrokerEnded))).map_err(harness("broker"))?;
         }
         run.start_children(&sender)?;
+        run.ask(Request::Brokers(run.broker_pids()));
         Ok(run)
     }
 
@@ -228,7 +231,7 @@ impl<'a> Run<'a> {
             Ok(index)
         };
         if scenario.arms.iter().any(|a| a.settings.subject.broker() == BrokerKind::None) {
-            add("__peer", "peer", &self.lab.server)?;
+            add("__peer", PEER, &self.lab.server)?;
         }
         if scenario.load_interval.is_some()
             && scenario.arms.iter().any(|a| a.settings.subject.broker() != BrokerKind::None)
@@ -309,8 +312,22 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The brokers' processes, the embedded peer's among them.
+    fn broker_pids(&self) -> Vec<u32> {
+        let peers = self.children.iter().filter(|child| child.name() == PEER).map(Child::pid);
+        self.lab.brokers.iter().map(Broker::pid).chain(peers).collect()
+    }
+
+    /// Whether the scenario means the brokers to end.
+    fn kills_brokers(&self) -> bool {
+        self.plan.scenario.faults.iter().any(|fault| fault.act == Some(Act::KillBroker))
+    }
+
     /// A broker that ends by itself ends the run: nothing after that would be measured.
     fn check_brokers(&mut self) -> Result<(), EngineError> {
+        if self.kills_brokers() {
+            return Ok(());
+        }
         for broker in &mut self.lab.brokers {
             if let Some(status) = broker.ended().map_err(harness("broker"))? {
                 let words = broker.last_words();
@@ -376,6 +393,9 @@ impl<'a> Run<'a> {
         events: &mut EventLog,
         tracker: Option<&mut Tracker<'_>>,
     ) -> Result<Vec<Order>, EngineError> {
+        if self.children[index].name() == PEER && self.kills_brokers() {
+            return Ok(Vec::new());
+        }
         let (Some(tracker), true) = (tracker, index < self.plan.scenario.arms.len()) else {
             return Err(EngineError::Harness(format!("{} ended early: {status}", self.children[index].name())));
         };
@@ -414,10 +434,13 @@ impl<'a> Run<'a> {
                 let arm = self.arm_of(trial);
                 self.children[arm].send(&Command::Fill { trial });
             }
-            Order::Cut { trial, at, tuple, scope, drop } => {
-                let client = self.arm_of(trial);
-                self.ask(Request::Cut { trial, at, tuple, scope, drop, client });
+            Order::Cut { trial, at, tuple } => {
+                let Some(planned) = self.plan.trial(trial) else { return };
+                let scenario = &self.plan.scenario;
+                let what = What::of(&scenario.faults[planned.fault], scenario.horizon);
+                self.ask(Request::Cut { trial, at, tuple, what, client: planned.arm });
             }
+            Order::Again { trial, at, time } => self.ask(Request::Again { trial, at, time }),
             Order::Heal { trial, at } => self.ask(Request::Heal { trial, at }),
             Order::Certify(trial) => self.ask(Request::Certify(trial)),
             Order::End { trial, why } => {
