@@ -3,9 +3,9 @@
 //! Every process of the broker is meant, its helpers too, found as the descendants of the one that the lab started. One
 //! act hits every connection to the broker: it is done once, and each trial is told its instants.
 
+use crate::fault::Applied;
 use crate::host::clock::Clock;
 use crate::host::procfs::{self, Identity, RunState};
-use crate::fault::Applied;
 use crate::scenario::Act;
 use nix::sys::signal::Signal;
 use std::time::Duration;
@@ -22,6 +22,9 @@ pub struct Actor {
     done: Option<Applied>,
     healed: Option<Applied>,
 }
+
+/// Between two looks whether a signal has taken effect.
+const LOOK: Duration = Duration::from_micros(200);
 
 /// What a look at the processes showed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +79,17 @@ impl Actor {
         }
     }
 
+    /// Lets whoever is still stopped run again: the teardown asks them to end.
+    ///
+    /// # Errors
+    /// In words, when a process can't be signalled.
+    pub fn release(&mut self, clock: Clock) -> Result<(), String> {
+        match (self.done, self.healed) {
+            (Some(_), None) => self.heal(clock, Act::FreezeBroker).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// Looks whether the act is in force.
     #[must_use]
     pub fn proof(&self, act: Act) -> Proof {
@@ -107,7 +121,8 @@ impl Actor {
         }
         let settled = || self.hit.iter().all(|process| procfs::run_state(*process) == state);
         while !settled() && clock.now().since(before) < EFFECT {
-            std::thread::yield_now();
+            // This thread may have real-time priority: it has to let go, or those that are to stop don't get to run.
+            std::thread::sleep(LOOK);
         }
         let after = clock.now();
         if settled() { Ok(Applied { before, after }) } else { Err(format!("the broker is not {} yet", state.words())) }

@@ -475,9 +475,23 @@ impl<'a> Run<'a> {
             Some(Err(_)) => errors.push("the cutting thread panicked".to_string()),
             None => {}
         }
-        errors.extend(self.observers.stop().iter().map(|e| format!("observation: {e}")));
+        let blind: Vec<String> = self.observers.stop().iter().map(|e| format!("observation: {e}")).collect();
+        // A broker that was stopped or killed on purpose answers nobody, the harness included.
+        if self.plan.scenario.faults.iter().any(|fault| fault.act.is_some()) {
+            for text in blind {
+                let note = Event::of_run(self.clock.now(), Source::Harness, Kind::Note { text });
+                errors.extend(events.append(&note).err().map(|e| e.to_string()));
+            }
+        } else {
+            errors.extend(blind);
+        }
         self.measure_memory();
-        errors.extend(self.children.drain(..).filter_map(|c| c.close().err().map(|e| e.to_string())));
+        let killed = self.kills_brokers();
+        let meant = |child: &Child| killed && child.name() == PEER;
+        let close = |child: Child| {
+            if meant(&child) { drop(child) } else { errors.extend(child.close().err().map(|e| e.to_string())) }
+        };
+        self.children.drain(..).for_each(close);
         if let Err(more) = self.lab.close() {
             errors.extend(more.iter().map(ToString::to_string));
         }
