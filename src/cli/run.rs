@@ -15,7 +15,7 @@ use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervi
 use crate::host::{clock, journal, signals};
 use crate::plan::{self, Overrides, Plan};
 use crate::report::utc_date_time;
-use crate::scenario::{self, Arm, BrokerKind, Scenario};
+use crate::scenario::{self, Arm, BrokerKind, Fault, Scenario};
 use crate::store::{RunDir, RunInfo, ScenarioSource};
 use crate::units::print_duration;
 use std::path::{Path, PathBuf};
@@ -156,10 +156,13 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
         (Some(_), _) => Some("link"),
         _ => None,
     };
-    match ready.plan.scenario.arms.iter().find_map(|arm| Some((&arm.name, option(arm)?))) {
-        Some((arm, option)) => {
-            let file = ready.path.display();
-            let text = format!("{file}: arm `{arm}`: {option} runs with --engine kernel in this version");
+    let scenario = &ready.plan.scenario;
+    let arm = scenario.arms.iter().find_map(|arm| Some(format!("arm `{}`: {}", arm.name, option(arm)?)));
+    let real_only = |fault: &&Fault| fault.act.is_some() || fault.repeat.is_some() || fault.trigger.is_some();
+    let fault = scenario.faults.iter().find(real_only).map(|fault| format!("fault `{}`", fault.name()));
+    match arm.or(fault) {
+        Some(what) => {
+            let text = format!("{}: {what} runs with --engine kernel in this version", ready.path.display());
             Err(Failure::new(Exit::Cannot, text))
         }
         None => Ok(()),

@@ -313,6 +313,22 @@ pub enum Kind {
         /// Clock reading after the kernel's acknowledgement.
         after: Offset,
     },
+    /// The fault came again after it had been taken back.
+    FaultRepeated {
+        /// Which time it is: 2 for the first repetition.
+        time: u32,
+        /// Clock reading before the rule was sent.
+        before: Offset,
+        /// Clock reading after the kernel's acknowledgement.
+        after: Offset,
+    },
+    /// A look at what a fault beyond the path does: is the broker really stopped, is it gone?
+    Proof {
+        /// What was looked at and seen.
+        what: String,
+        /// Whether it is as the fault says.
+        holds: bool,
+    },
     /// The router's counts for the trial, read at its end (and at the detection, where there was one).
     Certificate {
         /// The counts.

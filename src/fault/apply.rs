@@ -1,6 +1,6 @@
 //! Putting faults in force in a namespace, and reading what they did.
 
-use super::render::{Counted, Cut, Placed, cut_ops, heal_ops, placed};
+use super::render::{Counted, Cut, Placed, again_ops, cut_ops, heal_ops, placed};
 use super::rules::{SETS, TABLE, install_ops};
 use super::{FaultError, error};
 use crate::events::{Counters, TrialId};
@@ -35,26 +35,26 @@ pub struct TrialReading {
 struct Installed {
     cut: Cut,
     placed: Vec<Placed>,
-    /// Last counts of the dropping elements, once healed.
-    healed: Option<Vec<(Counted, u64)>>,
+    /// Whether it drops at the moment.
+    in_force: bool,
+    /// What the dropping elements of earlier cuts counted.
+    earlier: Vec<(Counted, u64)>,
 }
 
 impl Installed {
     fn present(&self) -> impl Iterator<Item = &Placed> {
-        self.placed.iter().filter(|p| self.healed.is_none() || !p.counts.drops())
+        self.placed.iter().filter(|p| self.in_force || !p.counts.drops())
     }
 
     fn reading(&self, rules_intact: bool, count: impl Fn(&Element) -> Option<u64>) -> TrialReading {
         let mut counters = Counters::default();
         let mut intact = rules_intact;
-        for (counted, packets) in self.healed.iter().flatten() {
-            counted.write(&mut counters, *packets);
-        }
-        for placed in self.present() {
-            match count(&placed.element) {
-                Some(packets) => placed.counts.write(&mut counters, packets),
-                None => intact = false,
-            }
+        for placed in &self.placed {
+            let earlier =
+                self.earlier.iter().filter(|(counted, _)| *counted == placed.counts).map(|(_, n)| n).sum::<u64>();
+            let now = if self.in_force || !placed.counts.drops() { count(&placed.element) } else { Some(0) };
+            intact &= now.is_some();
+            placed.counts.write(&mut counters, earlier + now.unwrap_or(0));
         }
         TrialReading { counters, intact }
     }
@@ -100,7 +100,7 @@ impl FaultTable {
             return Err(FaultError::AlreadyCut(cut.trial));
         }
         let (applied, _) = self.commit("cut", cut.trial, &cut_ops(&cut))?;
-        self.trials.insert(cut.trial, Installed { cut, placed: placed(&cut), healed: None });
+        self.trials.insert(cut.trial, Installed { cut, placed: placed(&cut), in_force: true, earlier: Vec::new() });
         Ok(applied)
     }
 
@@ -110,7 +110,7 @@ impl FaultTable {
     /// When the trial is not cut, or healed already.
     pub fn heal(&mut self, trial: TrialId) -> Result<Applied, FaultError> {
         let installed = self.trials.get(&trial).ok_or(FaultError::NotCut(trial))?;
-        if installed.healed.is_some() {
+        if !installed.in_force {
             return Err(FaultError::AlreadyHealed(trial));
         }
         let ops = heal_ops(&installed.cut);
@@ -122,7 +122,25 @@ impl FaultTable {
         if let Some(installed) = self.trials.get_mut(&trial) {
             let dropping = installed.placed.iter().filter(|p| p.counts.drops());
             let count = |p: &Placed| last.iter().find(|r| r.key == p.element.key).map(|r| (p.counts, r.packets));
-            installed.healed = Some(dropping.filter_map(count).collect());
+            let counts: Vec<_> = dropping.filter_map(count).collect();
+            installed.earlier.extend(counts);
+            installed.in_force = false;
+        }
+        Ok(applied)
+    }
+
+    /// Puts a healed cut in force again; its counts go on.
+    ///
+    /// # Errors
+    /// When the trial is not cut, or was never healed.
+    pub fn again(&mut self, trial: TrialId) -> Result<Applied, FaultError> {
+        let installed = self.trials.get(&trial).ok_or(FaultError::NotCut(trial))?;
+        if installed.in_force {
+            return Err(FaultError::AlreadyCut(trial));
+        }
+        let (applied, _) = self.commit("cut again", trial, &again_ops(&installed.cut))?;
+        if let Some(installed) = self.trials.get_mut(&trial) {
+            installed.in_force = true;
         }
         Ok(applied)
     }

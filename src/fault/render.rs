@@ -8,6 +8,7 @@ use crate::events::{Counters, TrialId, Tuple};
 use crate::host::nft::{Element, Key, Op, Set, print_table};
 use crate::scenario::{Directions, Scope};
 use std::net::SocketAddrV4;
+use std::time::Duration;
 
 /// One cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct Cut {
     pub scope: Scope,
     /// Which packets are dropped; none for a control, which is counted all the same.
     pub drop: Directions,
+    /// After this time the kernel heals the cut by itself; `None` leaves it until it is healed.
+    pub lease: Option<Duration>,
 }
 
 /// What an element counts.
@@ -111,7 +114,20 @@ pub fn placed(cut: &Cut) -> Vec<Placed> {
 /// The batch that puts a cut in force.
 #[must_use]
 pub fn cut_ops(cut: &Cut) -> Vec<Op> {
-    placed(cut).into_iter().map(|p| Op::AddElement(p.element)).collect()
+    placed(cut).into_iter().map(|p| add(cut, &p)).collect()
+}
+
+/// The batch that puts a healed cut in force again; empty for a control.
+#[must_use]
+pub fn again_ops(cut: &Cut) -> Vec<Op> {
+    placed(cut).into_iter().filter(|p| p.counts.drops()).map(|p| add(cut, &p)).collect()
+}
+
+fn add(cut: &Cut, placed: &Placed) -> Op {
+    match cut.lease.filter(|_| placed.counts.drops()) {
+        Some(lease) => Op::AddLease(placed.element, lease),
+        None => Op::AddElement(placed.element),
+    }
 }
 
 /// The batch that takes the dropping back and goes on counting; empty for a control.
@@ -139,7 +155,7 @@ mod tests {
     fn example(drop: Directions, scope: Scope) -> Cut {
         let local = SocketAddrV4::new(Ipv4Addr::new(10, 64, 128, 1), 40000);
         let peer = SocketAddrV4::new(Ipv4Addr::new(10, 128, 128, 1), 5672);
-        Cut { trial: 0, tuple: Tuple { local, peer }, scope, drop }
+        Cut { trial: 0, tuple: Tuple { local, peer }, scope, drop, lease: None }
     }
 
     /// The files are what a reader of `netem/` looks at. `HALFOPEN_WRITE_GOLDEN=1` writes them anew, to be read in the

@@ -2,6 +2,7 @@
 //!
 //! *Offered* is counted before routing, dropped between routing and departure, *passed* last before departure. The
 //! drop is the first rule of its hook at the lowest named priority, so nothing in the namespace sees a packet between.
+//! The elements that drop may have a lease: the kernel then heals by itself, should the harness hang.
 //! RST and FIN are counted where they have passed towards the client, ICMP where it leaves for the client's address,
 //! whether it was forwarded or made by the router itself.
 //!
@@ -18,25 +19,25 @@ const PAIR: &[Field] = &[Field::SourceAddress, Field::DestinationAddress];
 const CLIENT: &[Field] = &[Field::DestinationAddress];
 
 macro_rules! sets {
-    ($($(#[$doc:meta])* $constant:ident = $name:literal $fields:ident;)*) => {
-        $($(#[$doc])* pub(super) static $constant: Set = Set { name: $name, fields: $fields };)*
+    ($($(#[$doc:meta])* $constant:ident = $name:literal $fields:ident $leases:literal;)*) => {
+        $($(#[$doc])* pub(super) static $constant: Set = Set { name: $name, fields: $fields, leases: $leases };)*
         /// All sets, in the order in which they are created.
         pub(super) static SETS: &[&Set] = &[$(&$constant),*];
     };
 }
 
 sets! {
-    OFFERED_FLOW = "offered_flow" FLOW;
-    OFFERED_HOST = "offered_host" PAIR;
-    DROPPED_FLOW = "dropped_flow" FLOW;
-    DROPPED_HOST = "dropped_host" PAIR;
-    PASSED_FLOW = "passed_flow" FLOW;
-    PASSED_HOST = "passed_host" PAIR;
-    RST_FLOW = "rst_flow" FLOW;
-    RST_HOST = "rst_host" PAIR;
-    FIN_FLOW = "fin_flow" FLOW;
-    FIN_HOST = "fin_host" PAIR;
-    ICMP_CLIENT = "icmp_client" CLIENT;
+    OFFERED_FLOW = "offered_flow" FLOW false;
+    OFFERED_HOST = "offered_host" PAIR false;
+    DROPPED_FLOW = "dropped_flow" FLOW true;
+    DROPPED_HOST = "dropped_host" PAIR true;
+    PASSED_FLOW = "passed_flow" FLOW false;
+    PASSED_HOST = "passed_host" PAIR false;
+    RST_FLOW = "rst_flow" FLOW false;
+    RST_HOST = "rst_host" PAIR false;
+    FIN_FLOW = "fin_flow" FLOW false;
+    FIN_HOST = "fin_host" PAIR false;
+    ICMP_CLIENT = "icmp_client" CLIENT false;
 }
 
 static OFFERED: Chain = Chain { name: "count_offered", hook: Hook::Prerouting, priority: -300 };

@@ -67,6 +67,66 @@ pub fn is_running(process: Identity) -> bool {
     identity(process.pid) == Some(process)
 }
 
+/// What a process is doing, as far as a fault has to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunState {
+    /// It runs or could.
+    Running,
+    /// Stopped by a signal, all its threads.
+    Stopped,
+    /// It is gone, or only its zombie is left.
+    Gone,
+}
+
+impl RunState {
+    /// For a sentence: "… are stopped".
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Stopped => "stopped",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+/// What exactly this process does. A process counts as stopped when every thread of it is.
+#[must_use]
+pub fn run_state(process: Identity) -> RunState {
+    if !is_running(process) {
+        return RunState::Gone;
+    }
+    let Ok(threads) = fs::read_dir(format!("/proc/{}/task", process.pid)) else { return RunState::Gone };
+    let state = |entry: fs::DirEntry| Some(parse_stat(&fs::read_to_string(entry.path().join("stat")).ok()?)?.state);
+    if threads.flatten().filter_map(state).all(|state| state == 'T') { RunState::Stopped } else { RunState::Running }
+}
+
+/// A process and all its descendants, those that are gone left out.
+#[must_use]
+pub fn tree(root: u32) -> Vec<Identity> {
+    let parents: HashMap<u32, u32> = pids().into_iter().filter_map(|pid| Some((pid, stat(pid)?.parent))).collect();
+    let mut found = Vec::new();
+    let mut todo = vec![root];
+    while let Some(pid) = todo.pop() {
+        found.extend(identity(pid));
+        todo.extend(parents.iter().filter(|(_, parent)| **parent == pid).map(|(child, _)| *child));
+    }
+    found
+}
+
+/// Signals exactly this process.
+///
+/// # Errors
+/// `ESRCH` where it is gone; whatever else the kernel says.
+pub fn signal(process: Identity, signal: nix::sys::signal::Signal) -> std::io::Result<()> {
+    let pidfd = super::process::pidfd_open(process.pid)?;
+    // The number may have been given away before the descriptor was opened, never after.
+    if !is_running(process) {
+        return Err(std::io::Error::from_raw_os_error(nix::libc::ESRCH));
+    }
+    super::process::pidfd_signal(std::os::fd::AsFd::as_fd(&pidfd), signal)
+}
+
 /// The arguments that a process was started with; empty for a zombie or a kernel thread.
 #[must_use]
 pub fn command_line(pid: u32) -> Vec<String> {

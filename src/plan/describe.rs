@@ -4,7 +4,7 @@
 
 use super::model::{Plan, Window};
 use super::phase;
-use crate::scenario::{BrokerKind, Scope};
+use crate::scenario::{BrokerKind, Scope, Trigger};
 use crate::units::print_duration;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -135,7 +135,7 @@ fn predictions(plan: &Plan) -> Vec<String> {
                 (Some(lo), None) => format!("from {lo:.2} s, perhaps never"),
                 (Some(lo), Some(hi)) => format!("{lo:.2}–{hi:.2} s"),
             };
-            lines.push(format!("{} under {}: {} {when}", arm.name, fault.profile, names.join(" or ")));
+            lines.push(format!("{} under {}: {} {when}", arm.name, fault.name(), names.join(" or ")));
         }
     }
     lines.extend(plan.doubts.iter().cloned());
@@ -147,13 +147,27 @@ fn fault_line(fault: &crate::scenario::Fault) -> String {
         Scope::Flow => "this connection only",
         Scope::Host => "the client's address, reconnects too",
     };
-    let healed = fault.duration.get().map_or(String::new(), |time| format!(", healed after {}", print_duration(time)));
-    let at =
-        fault.at.map_or("at a uniform phase".to_string(), |at| format!("at {} after settling", print_duration(at)));
-    if fault.drop.is_none() {
-        return format!("{}: nothing is dropped (control)", fault.profile);
+    let mut healed =
+        fault.duration.get().map_or(String::new(), |time| format!(", healed after {}", print_duration(time)));
+    if let Some(repeat) = fault.repeat {
+        healed.push_str(&format!(", {} times with {} between", repeat.times, print_duration(repeat.pause)));
     }
-    format!("{}: {scope}, {at}{healed}", fault.profile)
+    let at = match (fault.at, fault.trigger) {
+        (Some(at), _) => format!("at {} after settling", print_duration(at)),
+        (None, Some(Trigger::InFlight)) => "on the first delivery after a uniform phase".to_string(),
+        (None, Some(Trigger::AfterHeartbeat)) => {
+            "on the first segment from the broker after a uniform phase".to_string()
+        }
+        (None, None) => "at a uniform phase".to_string(),
+    };
+    let name = fault.name();
+    if let Some(act) = fault.act {
+        return format!("{name}: {}, every connection at once, {at}{healed}", act.words());
+    }
+    if fault.is_control() {
+        return format!("{name}: nothing is dropped (control)");
+    }
+    format!("{name}: {scope}, {at}{healed}")
 }
 
 /// To the second, as an estimate deserves.

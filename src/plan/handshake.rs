@@ -33,7 +33,7 @@ pub fn leave_out(scenario: &mut Scenario, kernel: Option<KernelVersion>) -> Vec<
 /// Bare TCP only: the broker's clients wait for more than the kernel's handshake.
 pub(super) fn unanswered(plan: &Plan, machine: &Machine) -> Vec<Option<Window>> {
     let scenario = &plan.scenario;
-    if !scenario.faults.iter().any(|fault| fault.scope == Scope::Host && !fault.drop.is_none()) {
+    if !scenario.faults.iter().any(|fault| fault.scope == Scope::Host && !fault.is_control()) {
         return Vec::new();
     }
     scenario.arms.iter().map(|arm| attempt(arm, machine)).collect()

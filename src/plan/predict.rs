@@ -6,7 +6,7 @@
 
 use super::model::{Plan, Trial, Window};
 use super::outlook::Collected;
-use crate::scenario::{Arm, BrokerKind, Directions, Fault, Scenario, Scope, SubjectKind};
+use crate::scenario::{Act, Arm, BrokerKind, Fault, Scenario, Scope, SubjectKind};
 use crate::timers::{
     self, Case, Conditions, Detection, Environment, FaultKind, FaultScope, KernelVersion, Peer, State, Traffic,
     Watcher, parse_hz,
@@ -149,12 +149,13 @@ pub fn predict(plan: &mut Plan, machine: &Machine) {
     for ((arm, fault, _), answer) in &known {
         let Err(why) = answer else { continue };
         // That a control has no window needs no words.
-        if plan.scenario.faults[*fault].drop.is_none() {
+        if plan.scenario.faults[*fault].is_control() {
             continue;
         }
         let doubt = format!(
             "{} under {}: not predicted: {why}",
-            plan.scenario.arms[*arm].name, plan.scenario.faults[*fault].profile
+            plan.scenario.arms[*arm].name,
+            plan.scenario.faults[*fault].name()
         );
         if !plan.doubts.contains(&doubt) {
             plan.doubts.push(doubt);
@@ -238,7 +239,7 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
                 client: Environment { rto, ..client.clone() },
                 broker: Environment { rto, ..machine.environment(&BTreeMap::new(), round_trip) },
                 fault: timers::Fault {
-                    kind: kind(fault.drop),
+                    kind: kind(fault),
                     scope: if fault.scope == Scope::Host { FaultScope::Host } else { FaultScope::Flow },
                     duration: None,
                 },
@@ -286,8 +287,17 @@ fn heals_too_late(fault: &Fault, forecast: Forecast) -> Result<Forecast, String>
 /// What the model leaves out.
 fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
     let settings = &arm.settings;
-    if fault.drop.is_none() {
+    if fault.is_control() {
         return Err("nothing is cut".to_string());
+    }
+    if fault.act == Some(Act::KillBroker) {
+        return Err("the broker's kernel ends the connection, at once or when it is spoken to".to_string());
+    }
+    if fault.repeat.is_some() {
+        return Err("the fault comes again; the model knows one cut".to_string());
+    }
+    if let Some(trigger) = fault.trigger {
+        return Err(format!("the cut waits for what the connection does (`{}`)", trigger.name()));
     }
     if settings.sysctl.get("tcp_thin_linear_timeouts").is_some_and(|on| *on != 0) {
         return Err("tcp_thin_linear_timeouts is not in the model".to_string());
@@ -317,8 +327,11 @@ fn lives_until_the_cut(case: &Case, cut: Duration) -> Result<(), String> {
     }
 }
 
-fn kind(drop: Directions) -> FaultKind {
-    match (drop.to_broker, drop.to_client) {
+fn kind(fault: &Fault) -> FaultKind {
+    if fault.act == Some(Act::FreezeBroker) {
+        return FaultKind::FrozenPeer;
+    }
+    match (fault.drop.to_broker, fault.drop.to_client) {
         (true, true) => FaultKind::Both,
         (true, false) => FaultKind::ToBroker,
         (false, true) => FaultKind::ToClient,

@@ -37,7 +37,7 @@ pub(super) fn published(plan: &Plan, judged: &Judged, cells: &[CellRows]) -> Opt
         let over_all = |sum: f64| (!stuck.is_empty()).then(|| sum / stuck.len() as f64);
         StuckBeside {
             arm: arm.name.clone(),
-            fault: fault.profile.clone(),
+            fault: fault.name().to_string(),
             scope: fault.scope.name().to_string(),
             n: stuck.len(),
             mean_s: over_all(stuck.iter().sum()),

@@ -1,7 +1,8 @@
 //! What only shows when several keys are seen together: impossible combinations, and runs that could show nothing.
 
 use super::error::Findings;
-use super::model::{Arm, BrokerSettings, Fault, SubjectKind};
+use super::fault::Fault;
+use super::model::{Arm, BrokerSettings, SubjectKind};
 use super::settings::Options;
 use super::table::MAX_TRIALS;
 use super::timing::{first_timer, in_seconds};
@@ -21,24 +22,6 @@ pub(super) fn unique_names(arms: &[Fields], findings: &mut Findings) {
             );
         }
         seen.push(name);
-    }
-}
-
-/// Two equal faults would be one fault with twice the trials.
-pub(super) fn faults(faults: &[Fields], findings: &mut Findings) {
-    let shape = |fields: &Fields| {
-        let scope = fields.text("scope").unwrap_or("flow").to_string();
-        (fields.text("profile").map(str::to_string), scope)
-    };
-    for (i, fields) in faults.iter().enumerate() {
-        if fields.text("profile").is_some() && faults[..i].iter().any(|other| shape(other) == shape(fields)) {
-            findings.error(
-                fields.at,
-                fields.label.trim_end(),
-                "a fault of this profile and scope stands above, and reports could not tell them apart; run the two in \
-                 scenarios of their own",
-            );
-        }
     }
 }
 
@@ -91,7 +74,7 @@ pub(super) fn horizon(
             Some((time, words)) if time > horizon && worst.as_ref().is_none_or(|(longest, _)| time > *longest) => {
                 worst = Some((time, format!("the first timer of arm `{}`: {words}", arm.name)));
             }
-            None if faults.iter().any(|fault| !fault.drop.is_none()) => {
+            None if faults.iter().any(|fault| !fault.is_control()) => {
                 let text = format!(
                     "arm `{}` has no timer that could notice; write `expect = \"censored\"` if that is meant",
                     arm.name

@@ -101,7 +101,7 @@ fn takes(kind: Kind) -> String {
         Kind::Choices(choice) => format!("one or a list of {}", words(choice)),
         Kind::Subject => words(&SubjectKind::ALL.map(SubjectKind::name)),
         Kind::Rate => "a rate: `1/s`, `10/s`, `1/30s`".into(),
-        Kind::Phase => "`uniform` or a duration".into(),
+        Kind::Phase => "`uniform`, `in-flight`, `after-heartbeat` or a duration".into(),
         Kind::Profile => words(&profile_names()),
         Kind::OffOr(_) => "`off` or a table".into(),
         Kind::Sysctls => "a table of whole numbers".into(),

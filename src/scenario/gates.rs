@@ -2,8 +2,9 @@
 
 use super::columns::{self, Column};
 use super::error::Findings;
+use super::fault::Fault;
 use super::keys::mend;
-use super::model::{Fault, Gate, Measure};
+use super::model::{Gate, Measure};
 use super::value::{Bound, Val};
 use super::walk::Fields;
 use crate::units::print_duration;
@@ -15,13 +16,13 @@ const MEASURES: [&str; 4] = ["quantile", "fraction", "count", "uniform"];
 pub(super) fn gate(fields: &Fields, arms: &[&str], faults: &[Fault], findings: &mut Findings) -> Option<Gate> {
     let before = findings.count();
     known(fields, "arm", arms, findings);
-    let mut profiles: Vec<&str> = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
     for fault in faults {
-        if !profiles.contains(&fault.profile.as_str()) {
-            profiles.push(&fault.profile);
+        if !names.contains(&fault.name()) {
+            names.push(fault.name());
         }
     }
-    known(fields, "fault", &profiles, findings);
+    known(fields, "fault", &names, findings);
     let metric = fields.text("metric")?;
     let column = columns::find(metric)?;
     let measure = match metric {

@@ -8,6 +8,8 @@ mod columns;
 mod docs;
 mod error;
 mod fallback;
+mod fault;
+mod faults;
 mod gates;
 mod keys;
 mod link;
@@ -26,10 +28,11 @@ mod walk;
 
 pub use docs::reference;
 pub use error::{Place, ScenarioError, ScenarioErrors};
+pub use fault::{Act, Directions, Fault, Repeat, Scope, Trigger};
 pub use link::Link;
 pub use model::{
-    Ack, Arm, BrokerKind, BrokerSettings, Directions, Fault, Gate, Keepalive, Measure, Published, ReaperGeneration,
-    ReaperSettings, Scenario, Scope, Settings, SubjectKind, Tasks,
+    Ack, Arm, BrokerKind, BrokerSettings, Gate, Keepalive, Measure, Published, ReaperGeneration, ReaperSettings,
+    Scenario, Settings, SubjectKind, Tasks,
 };
 pub use read::{ListEntry, from_sets, list_entry, read, read_bytes};
 pub use schema::schema;

@@ -1,5 +1,6 @@
 //! A scenario after reading: every default filled in, every unit resolved.
 
+use super::fault::Fault;
 use super::link::Link;
 use crate::units::Setting;
 use serde::{Deserialize, Serialize};
@@ -170,62 +171,6 @@ pub struct Arm {
     pub load: bool,
 }
 
-/// Which packets a fault drops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Directions {
-    /// Client to broker.
-    pub to_broker: bool,
-    /// Broker to client.
-    pub to_client: bool,
-}
-
-impl Directions {
-    /// Whether nothing is dropped: a control.
-    #[must_use]
-    pub fn is_none(self) -> bool {
-        !self.to_broker && !self.to_client
-    }
-}
-
-/// What of a client is cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Scope {
-    /// This connection only; a reconnect gets through.
-    Flow,
-    /// Everything between this client's address and the broker's: reconnects are cut too.
-    Host,
-}
-
-impl Scope {
-    /// The name in files and reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Flow => "flow",
-            Self::Host => "host",
-        }
-    }
-}
-
-/// A fault: an impairment profile in a scope, for a time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Fault {
-    /// The profile's name: a file in `netem/`, or `none` for a control.
-    pub profile: String,
-    /// What the profile drops.
-    pub drop: Directions,
-    /// What is cut.
-    pub scope: Scope,
-    /// Healed after this long.
-    pub duration: Setting,
-    /// The cut falls at settle + U(0, this); `None` lets the plan take the arm's own longest period.
-    pub phase_window: Option<Duration>,
-    /// The cut falls at settle + exactly this; `None` is a uniform phase.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at: Option<Duration>,
-}
-
 /// What a gate looks at.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -251,7 +196,7 @@ pub enum Measure {
 pub struct Gate {
     /// The arm it looks at; `None` is all.
     pub arm: Option<String>,
-    /// The fault profile it looks at; `None` is all.
+    /// The fault that it looks at, by name; `None` is all.
     pub fault: Option<String>,
     /// A column of `trials.csv`.
     pub metric: String,

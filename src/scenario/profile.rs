@@ -3,7 +3,7 @@
 //! Pure. What is left out: how a profile becomes rules, which is `fault::render`'s. A profile says what the path does
 //! to packets, never which connection or when.
 
-use super::Directions;
+use super::{Act, Directions};
 use std::collections::BTreeMap;
 use thiserror::Error;
 use toml_edit::{DocumentMut, Item, TableLike};
@@ -17,6 +17,8 @@ pub struct Profile {
     pub what: String,
     /// Which packets it drops.
     pub drop: Directions,
+    /// What it does beside dropping.
+    pub act: Option<Act>,
     /// What the client's kernel sees.
     pub client_sees: String,
     /// What the broker's kernel sees.
@@ -38,18 +40,26 @@ pub enum ProfileError {
         expected: &'static str,
     },
     /// A key that no profile has.
-    #[error("a profile has no key `{0}`; keys are name, what, drop, sees.client, sees.broker")]
+    #[error("a profile has no key `{0}`; keys are name, what, drop, act, sees.client, sees.broker")]
     UnknownKey(String),
     /// A direction that does not exist.
     #[error("`{0}` is not a direction; write `to_broker` or `to_client`")]
     UnknownDirection(String),
+    /// An act that does not exist.
+    #[error("`{name}` is not an act; acts are {}", Act::ALL.map(Act::name).join(", "))]
+    UnknownAct {
+        /// As written.
+        name: String,
+    },
 }
 
 /// The built-in profiles in the order of the documentation: name and text.
-const BUILTIN: [(&str, &str); 4] = [
+const BUILTIN: [(&str, &str); 6] = [
     ("blackhole", include_str!("../../netem/blackhole.toml")),
     ("to-broker", include_str!("../../netem/to-broker.toml")),
     ("to-client", include_str!("../../netem/to-client.toml")),
+    ("frozen-broker", include_str!("../../netem/frozen-broker.toml")),
+    ("killed-broker", include_str!("../../netem/killed-broker.toml")),
     ("none", include_str!("../../netem/none.toml")),
 ];
 
@@ -74,7 +84,7 @@ pub fn names() -> Vec<&'static str> {
 pub fn parse(text: &str) -> Result<Profile, ProfileError> {
     let document: DocumentMut = text.parse().map_err(|e: toml_edit::TomlError| ProfileError::Toml(e.to_string()))?;
     let root = document.as_table();
-    only_known(root, "", &["name", "what", "drop", "sees"])?;
+    only_known(root, "", &["name", "what", "drop", "act", "sees"])?;
     let sees = root
         .get("sees")
         .and_then(Item::as_table_like)
@@ -84,6 +94,7 @@ pub fn parse(text: &str) -> Result<Profile, ProfileError> {
         name: sentence(root, "name", "name")?,
         what: sentence(root, "what", "what")?,
         drop: directions(root.get("drop"))?,
+        act: act(root.get("act"))?,
         client_sees: sentence(sees, "client", "sees.client")?,
         broker_sees: sentence(sees, "broker", "sees.broker")?,
     })
@@ -102,6 +113,13 @@ fn sentence(table: &dyn TableLike, key: &str, shown: &'static str) -> Result<Str
         .and_then(Item::as_str)
         .map(str::to_string)
         .ok_or(ProfileError::Missing { key: shown, expected: "a text" })
+}
+
+fn act(item: Option<&Item>) -> Result<Option<Act>, ProfileError> {
+    let Some(item) = item else { return Ok(None) };
+    let name = item.as_str().ok_or(ProfileError::Missing { key: "act", expected: "a text" })?;
+    let known = Act::ALL.into_iter().find(|act| act.name() == name);
+    known.map(Some).ok_or_else(|| ProfileError::UnknownAct { name: name.to_string() })
 }
 
 fn directions(item: Option<&Item>) -> Result<Directions, ProfileError> {
@@ -130,7 +148,8 @@ mod tests {
             assert_eq!(profile.name, name);
             assert_eq!(builtin(name), Some(profile));
         }
-        assert_eq!(names(), ["blackhole", "to-broker", "to-client", "none"]);
+        assert_eq!(names().first(), Some(&"blackhole"));
+        assert_eq!(names().last(), Some(&"none"));
         assert_eq!(builtin("blackhol"), None);
     }
 
@@ -149,11 +168,15 @@ mod tests {
         let error = |text: &str| parse(text).expect_err("is wrong").to_string();
         assert_eq!(
             error(&good.replace("what =", "wat =")),
-            "a profile has no key `wat`; keys are name, what, drop, sees.client, sees.broker"
+            "a profile has no key `wat`; keys are name, what, drop, act, sees.client, sees.broker"
         );
         assert_eq!(
             error(&good.replace("\"to_client\"", "\"to_clients\"")),
             "`to_clients` is not a direction; write `to_broker` or `to_client`"
+        );
+        assert_eq!(
+            error(&good.replace("drop =", "act = \"freeze\"\ndrop =")),
+            "`freeze` is not an act; acts are freeze_broker, kill_broker"
         );
         assert_eq!(error(&good.replace("client = ", "# ")), "the profile needs `sees.client`, a text");
         assert!(error("name =").starts_with("the profile is not TOML"));

@@ -3,18 +3,18 @@
 use super::checks;
 use super::error::{Findings, Place, ScenarioError, ScenarioErrors, Source};
 use super::fallback;
+use super::fault::Fault;
+use super::faults;
 use super::gates;
 use super::keys::nearest;
 use super::link;
-use super::model::{Arm, BrokerKind, BrokerSettings, Fault, Scenario, Scope, Settings, SubjectKind};
-use super::profile;
+use super::model::{Arm, BrokerKind, BrokerSettings, Scenario, Settings, SubjectKind};
 use super::settings::{Options, refuse_idle_defaults};
 use super::table::{self, MAX_ARMS, SECTIONS};
 use super::timing;
 use super::tree::{self, Entry, Node};
 use super::value::Val;
 use super::walk::{self, Fields};
-use crate::units::{Setting, print_duration};
 use std::time::Duration;
 
 /// Reads a scenario. `path_label` names the file in errors and warnings.
@@ -196,8 +196,8 @@ fn unknown_section(word: &str) -> String {
 fn build(question: String, entries: &[Entry], end: usize, findings: &mut Findings) -> Option<Scenario> {
     let all = sections(entries, end, findings);
     let trials = all.scenario.int("trials").and_then(|n| u32::try_from(n).ok()).unwrap_or(10);
-    let faults: Vec<Fault> = all.faults.iter().filter_map(|fields| fault(fields, findings)).collect();
-    checks::faults(&all.faults, findings);
+    let faults: Vec<Fault> = all.faults.iter().filter_map(|fields| faults::fault(fields, findings)).collect();
+    faults::together(&all.faults, findings);
     let arms: Vec<Option<Arm>> = all.arms.iter().map(|own| arm(own, &all.defaults, trials, findings)).collect();
     if let Some(beyond) = all.arms.get(MAX_ARMS) {
         let problem = format!("{} arms are too many; the most is {MAX_ARMS}", all.arms.len());
@@ -283,27 +283,6 @@ fn arm(own: &Fields, defaults: &Fields, trials: u32, findings: &mut Findings) ->
         trials: own.int("trials").and_then(|n| u32::try_from(n).ok()).unwrap_or(trials),
         load: own.text("load") != Some("off"),
     })
-}
-
-fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
-    let profile = fields.text("profile")?.to_string();
-    let drop = profile::builtin(&profile)?.drop;
-    let at = match fields.get("at").map(|found| &found.val) {
-        Some(Val::Phase(at)) => *at,
-        _ => None,
-    };
-    if let (Some(at), Some(window)) = (at, fields.get("phase_window")) {
-        let problem =
-            format!("the phase is fixed at {} and nothing is drawn; remove one of the two", print_duration(at));
-        findings.error(window.key_at, fields.name("phase_window"), problem);
-    }
-    let duration = fields.setting("duration").unwrap_or(Setting::None);
-    if drop.is_none() && duration != Setting::None {
-        let found = fields.get("duration").map_or(fields.at, |found| found.key_at);
-        findings.error(found, fields.name("duration"), "a control has nothing to heal; remove it");
-    }
-    let scope = if fields.text("scope") == Some("host") { Scope::Host } else { Scope::Flow };
-    Some(Fault { profile, drop, scope, duration, phase_window: fields.time("phase_window"), at })
 }
 
 /// The brokers: as written and checked against the subjects, or what the subjects speak.

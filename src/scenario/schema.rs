@@ -78,7 +78,7 @@ fn of_kind(kind: Kind) -> Value {
             { "type": "array", "minItems": 1, "uniqueItems": true, "items": { "enum": words } },
         ] }),
         Kind::Subject => json!({ "enum": SubjectKind::ALL.map(SubjectKind::name) }),
-        Kind::Phase => json!({ "anyOf": [{ "const": "uniform" }, duration()] }),
+        Kind::Phase => json!({ "anyOf": [{ "enum": ["uniform", "in-flight", "after-heartbeat"] }, duration()] }),
         Kind::Profile => json!({ "enum": profile_names() }),
         Kind::OffOr(keys) => json!({ "anyOf": [{ "const": "off" }, of_keys(keys.iter())] }),
         Kind::Sysctls => {

@@ -323,11 +323,20 @@ const LOAD: &[Key] = &[required(
 const FAULT: &[Key] = &[
     required("profile", Kind::Profile, "profile = \"blackhole\"", "A file in `netem/`; `none` is a control."),
     optional(
+        "name",
+        Kind::Name,
+        "the profile's name",
+        "name = \"short-cut\"",
+        "Its name in gates and reports; two faults of one profile and scope need one each.",
+        &[],
+    ),
+    optional(
         "scope",
         Kind::Choice(&["flow", "host"]),
         "`flow`",
         "scope = \"flow\"",
-        "What is cut: this connection (`flow`), or the client's address with its reconnects (`host`).",
+        "What is cut: this connection (`flow`), or everything between the client's address and the broker's, reconnects \
+         too (`host`).",
         &[],
     ),
     optional(
@@ -335,7 +344,9 @@ const FAULT: &[Key] = &[
         Kind::Phase,
         "`uniform`",
         "at = \"uniform\"",
-        "The phase of the cut after settling: drawn from the phase window, or a fixed time such as `2s`.",
+        "The phase of the cut after settling: drawn from the phase window, or a fixed time such as `2s`. `in-flight` draws \
+         it and then waits for the next delivery, so that the cut finds it unacknowledged; `after-heartbeat` waits for \
+         the next segment from the broker.",
         &["phase"],
     ),
     optional(
@@ -351,8 +362,24 @@ const FAULT: &[Key] = &[
         Kind::Setting(Limits { min: ms(1), max: DAY, step: ms(1), usual: (ms(0), DAY) }),
         "`none`: to the end of the trial",
         "duration = \"30s\"",
-        "Healed after this long.",
+        "Healed after this long. The kernel holds to it too: should the harness hang, the rules expire 2 s later.",
         &["heal_after"],
+    ),
+    optional(
+        "repeat",
+        Kind::Integer { min: 2, max: 1_000 },
+        "once",
+        "repeat = 3",
+        "How often it comes altogether; needs `duration` and `pause`.",
+        &["times"],
+    ),
+    optional(
+        "pause",
+        any(ms(10)),
+        "none",
+        "pause = \"10s\"",
+        "The healthy time between a heal and the next cut, with `repeat`.",
+        &["gap"],
     ),
 ];
 
@@ -416,7 +443,7 @@ const PUBLISHED: &[Key] = &[
 
 const GATE: &[Key] = &[
     optional("arm", Kind::Text, "all arms", "arm = \"proposed\"", "The arm that it looks at.", &[]),
-    optional("fault", Kind::Text, "all faults", "fault = \"blackhole\"", "The fault profile that it looks at.", &[]),
+    optional("fault", Kind::Text, "all faults", "fault = \"blackhole\"", "The fault that it looks at, by name.", &[]),
     required(
         "metric",
         Kind::Column,

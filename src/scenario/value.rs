@@ -1,5 +1,6 @@
 //! One value against what its key takes.
 
+use super::fault::Trigger;
 use super::keys::{Key, Kind, Limits, mend, profile_names};
 use super::model::SubjectKind;
 use super::tree::{Node, Value};
@@ -18,6 +19,8 @@ pub(super) enum Val {
     Interval(Duration),
     /// A fixed phase, or `None` for uniform.
     Phase(Option<Duration>),
+    /// A uniform phase, and then what is waited for.
+    Trigger(Trigger),
     Number(f64),
     BitRate(u64),
     Any,
@@ -81,9 +84,12 @@ pub(super) fn read(key: &Key, value: &Value) -> Result<(Val, Option<String>), Pr
         (Kind::Subject, Node::Table(_)) => Err(here(format!("a command as the subject is {LATER}"))),
         (Kind::Rate, Node::Text(text)) => rate(text).map(|every| (Val::Interval(every), None)).map_err(here),
         (Kind::Phase, Node::Text(text)) if text == "uniform" => plain(Val::Phase(None)),
-        (Kind::Phase, Node::Text(_) | Node::Int(_) | Node::Float(_)) => match duration(&value.node) {
-            Ok(time) => plain(Val::Phase(Some(time))),
-            Err(problem) => Err(here(format!("{problem}, or `uniform`"))),
+        (Kind::Phase, Node::Text(_) | Node::Int(_) | Node::Float(_)) => match trigger(&value.node) {
+            Some(trigger) => plain(Val::Trigger(trigger)),
+            None => match duration(&value.node) {
+                Ok(time) => plain(Val::Phase(Some(time))),
+                Err(problem) => Err(here(format!("{problem}, or `uniform`, `in-flight`, `after-heartbeat`"))),
+            },
         },
         (Kind::Profile, Node::Text(text)) => {
             let names = profile_names();
@@ -132,6 +138,11 @@ pub(super) fn read(key: &Key, value: &Value) -> Result<(Val, Option<String>), Pr
         }
         (kind, _) => Err(wrong(expected(kind))),
     }
+}
+
+fn trigger(node: &Node) -> Option<Trigger> {
+    let Node::Text(text) = node else { return None };
+    Trigger::ALL.into_iter().find(|trigger| trigger.name() == text)
 }
 
 const LATER: &str =

@@ -35,7 +35,7 @@ fn row(case: &Case<'_>, t: &Timeline, number: u32, attempt: &Attempt) -> Connect
 /// Whether the fault lay on this connection or attempt. In the scope `host` it lies on whatever goes between the two
 /// addresses, also on a handshake that never got through.
 fn is_cut(case: &Case<'_>, t: &Timeline, attempt: &Attempt) -> bool {
-    let Some(applied) = t.applied.filter(|_| !case.fault.drop.is_none()) else { return false };
+    let Some(applied) = t.applied.filter(|_| !case.fault.is_control()) else { return false };
     let named = match (case.fault.scope, attempt.connected) {
         (Scope::Flow, connected) => connected.is_some_and(|(_, tuple)| tuple == applied.tuple),
         (Scope::Host, Some((_, tuple))) => {

@@ -81,11 +81,13 @@ pub enum VoidReason {
     /// Packets came in a direction that is cut and neither the fault dropped them nor did they pass: something else took
     /// them, and the cut is not what was measured.
     LostOtherwise,
+    /// What the fault does beyond the path was not seen in force.
+    ActNotInForce(String),
 }
 
 impl VoidReason {
     /// The code of every reason, in the order of the documentation.
-    pub const CODES: [&'static str; 16] = [
+    pub const CODES: [&'static str; 17] = [
         "interrupted",
         "never_connected",
         "never_ready",
@@ -102,6 +104,7 @@ impl VoidReason {
         "passed_to_client",
         "dropped_outside_fault",
         "lost_otherwise",
+        "act_not_in_force",
     ];
 
     /// The stable part of the reason, for counting.
@@ -124,6 +127,7 @@ impl VoidReason {
             Self::PassedToClient => "passed_to_client",
             Self::DroppedOutsideFault => "dropped_outside_fault",
             Self::LostOtherwise => "lost_otherwise",
+            Self::ActNotInForce(_) => "act_not_in_force",
         }
     }
 
@@ -131,7 +135,10 @@ impl VoidReason {
     #[must_use]
     pub fn detail(&self) -> &str {
         match self {
-            Self::NeverConnected(text) | Self::NeverReady(text) | Self::FaultFailed(text) => text,
+            Self::NeverConnected(text)
+            | Self::NeverReady(text)
+            | Self::FaultFailed(text)
+            | Self::ActNotInForce(text) => text,
             _ => "",
         }
     }

@@ -102,7 +102,14 @@ pub(super) struct Timeline {
     pub attempts: BTreeMap<u32, Attempt>,
     pub applied: Option<Applied>,
     pub fault_failed: Option<(Offset, String)>,
+    /// The last heal, unless the fault came again after it.
     pub healed: Option<(Offset, Offset)>,
+    /// When each cut after the first was in force.
+    pub repeated: Vec<Offset>,
+    /// When each heal began.
+    pub heals: Vec<Offset>,
+    /// Looks at what a fault beyond the path does, and whether it was as it should be.
+    pub proofs: Vec<(Offset, String, bool)>,
     pub first_drop: Option<(Offset, Option<Offset>)>,
     pub certificates: Vec<(Offset, Counters, bool)>,
     pub exited: Option<(Offset, String)>,
@@ -153,7 +160,15 @@ impl Timeline {
                 self.applied.get_or_insert(applied);
             }
             Kind::FaultFailed { reason } => _ = self.fault_failed.get_or_insert((at, reason.clone())),
-            Kind::FaultHealed { before, after } => _ = self.healed.get_or_insert((*before, *after)),
+            Kind::FaultHealed { before, after } => {
+                self.heals.push(*before);
+                self.healed.get_or_insert((*before, *after));
+            }
+            Kind::FaultRepeated { after, .. } => {
+                self.repeated.push(*after);
+                self.healed = None;
+            }
+            Kind::Proof { what, holds } => self.proofs.push((at, what.clone(), *holds)),
             Kind::FirstDrop { not_before } => _ = self.first_drop.get_or_insert((at, *not_before)),
             Kind::Certificate { counters, intact } => self.certificates.push((at, *counters, *intact)),
             Kind::SubjectExited { status } => _ = self.exited.get_or_insert((at, status.clone())),

@@ -26,7 +26,7 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
     let (outcome, void_reason) = match decide(case, t, &first) {
         Ok(Outcome::FalseAlarm) => (Outcome::FalseAlarm, None),
         Ok(Outcome::SubjectExited) => (Outcome::SubjectExited, None),
-        Ok(outcome) => match certificate::objection(certificate, case.fault) {
+        Ok(outcome) => match certificate::objection(certificate, &t.proofs, case.fault) {
             Some(reason) => (Outcome::Void, Some(reason)),
             None => (outcome, None),
         },
@@ -34,13 +34,13 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
     };
     let counters = certificate.map(|(c, _)| c);
     // A control has no rule, so nothing is dated from it.
-    let cut = t.applied.filter(|_| !case.fault.drop.is_none());
+    let cut = t.applied.filter(|_| !case.fault.is_control());
     let mut row = TrialRow {
         trial: case.trial.id,
         arm: case.arm.name.clone(),
         subject: case.arm.settings.subject.name().to_string(),
         broker: case.arm.settings.subject.broker().name().to_string(),
-        fault: case.fault.profile.clone(),
+        fault: case.fault.name().to_string(),
         scope: case.fault.scope.name().to_string(),
         conn_id: format!("{}.0", case.trial.id),
         local: first.connected.map(|(_, tuple)| tuple.local),
@@ -101,7 +101,7 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
 
 /// The outcome before the certificate is looked at, or why there is none.
 fn decide(case: &Case<'_>, t: &Timeline, first: &Attempt) -> Result<Outcome, VoidReason> {
-    let control = case.fault.drop.is_none();
+    let control = case.fault.is_control();
     let notice = first.notice.as_ref().map(|(at, _)| *at);
     let exited = t.exited.as_ref().map(|(at, _)| *at).filter(|at| notice.is_none_or(|n| *at < n));
     let horizon = watched_until(case, t, first);
@@ -137,8 +137,10 @@ fn decide(case: &Case<'_>, t: &Timeline, first: &Attempt) -> Result<Outcome, Voi
     if applied.tuple != tuple {
         return Err(VoidReason::OtherConnection);
     }
-    // No watcher can be quicker than the bracket of the cut: what fired inside it had another reason.
-    if notice.is_some_and(|n| n < applied.after) {
+    // No watcher can be quicker than the bracket of a silent cut: what fired inside it had another reason. Of a broker that
+    // is killed the client may hear before the harness sees it gone.
+    let earliest = if case.fault.silent() { applied.after } else { applied.before };
+    if notice.is_some_and(|n| n < earliest) {
         return Ok(Outcome::FalseAlarm);
     }
     if ready > applied.before {
@@ -156,7 +158,7 @@ fn decide(case: &Case<'_>, t: &Timeline, first: &Attempt) -> Result<Outcome, Voi
 /// The end of the horizon: counted from the cut, in a control from the moment at which the cut would have been.
 fn watched_until(case: &Case<'_>, t: &Timeline, first: &Attempt) -> Option<Offset> {
     let planned = || {
-        let ready = first.ready.filter(|_| case.fault.drop.is_none())?;
+        let ready = first.ready.filter(|_| case.fault.is_control())?;
         Some(ready + case.scenario.settle + case.trial.phase)
     };
     t.applied.map(|a| a.after).or_else(planned).map(|from| from + case.scenario.horizon)

@@ -82,7 +82,11 @@ impl Setup {
             other => panic!("no such fault: {other}"),
         };
         Fault {
+            name: self.fault.clone(),
             profile: self.fault.clone(),
+            act: None,
+            repeat: None,
+            trigger: None,
             drop: Directions { to_broker, to_client },
             scope: if self.scope == "host" { Scope::Host } else { Scope::Flow },
             duration: setting(self.healed_after_s),

@@ -16,7 +16,7 @@ const TO_CLIENT: Directions = Directions { to_broker: false, to_client: true };
 const NOTHING: Directions = Directions { to_broker: false, to_client: false };
 
 fn cut(trial: TrialId, connection: &Connection, scope: Scope, drop: Directions) -> Cut {
-    Cut { trial, tuple: connection.tuple, scope, drop }
+    Cut { trial, tuple: connection.tuple, scope, drop, lease: None }
 }
 
 fn echo(connection: &mut Connection) {
@@ -340,7 +340,8 @@ fn a_thousand_cuts_are_quick() {
             let mut tuple = tuple;
             tuple.local.set_ip(client);
             tuple.peer.set_ip(server);
-            let applied = table.cut(Cut { trial, tuple, scope: Scope::Flow, drop: BOTH }).expect("the cut");
+            let applied =
+                table.cut(Cut { trial, tuple, scope: Scope::Flow, drop: BOTH, lease: None }).expect("the cut");
             (applied.after.0 - applied.before.0) as f64 / 1e6
         };
         let mut brackets_ms: Vec<f64> = (0..1000).map(cut).collect();

@@ -14,8 +14,8 @@ mod links;
 mod observe;
 #[path = "../support/place.rs"]
 mod place;
-mod rootless;
 mod reaper;
+mod rootless;
 mod supervisor;
 mod support;
 mod vm;

@@ -4,16 +4,49 @@
 //! between the clock reading before a rule and the one after it.
 
 use super::Message;
+use super::actor::Actor;
 use crate::events::{Counters, Event, Kind, Source, Tuple};
-use crate::fault::{Cut, FaultTable};
+use crate::fault::{Applied, Cut, FaultTable};
 use crate::host::clock::Clock;
 use crate::observe::SockDiag;
-use crate::scenario::{Directions, Scope};
+use crate::scenario::{Act, Directions, Fault, Scope, Trigger};
 use crate::units::{Offset, Pace, TrialId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
+
+/// What is done to a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct What {
+    /// How much is cut with it.
+    pub scope: Scope,
+    /// Which packets; nothing for a control.
+    pub drop: Directions,
+    /// What is done beyond the path.
+    pub act: Option<Act>,
+    /// After this time the kernel heals by itself.
+    pub lease: Option<Duration>,
+    /// Wait for a segment from the broker first, for so long at the most.
+    pub after_segment: Option<Duration>,
+}
+
+impl What {
+    /// What a fault of a scenario does, on trials that are watched for `horizon`.
+    #[must_use]
+    pub fn of(fault: &Fault, horizon: Duration) -> Self {
+        Self {
+            scope: fault.scope,
+            drop: fault.drop,
+            act: fault.act,
+            lease: fault.duration.get().filter(|_| fault.act.is_none()).map(|time| time + LEASE_BEYOND),
+            after_segment: (fault.trigger == Some(Trigger::AfterHeartbeat)).then_some(horizon),
+        }
+    }
+}
+
+/// How long after its planned heal the kernel heals a cut by itself, should the harness hang.
+const LEASE_BEYOND: Duration = Duration::from_secs(2);
 
 /// What the dispatcher asks for.
 #[derive(Debug)]
@@ -26,12 +59,19 @@ pub enum Request {
         at: Offset,
         /// The connection under test.
         tuple: Tuple,
-        /// How much is cut with it.
-        scope: Scope,
-        /// Which packets.
-        drop: Directions,
+        /// What is done to it.
+        what: What,
         /// Index of the client namespace whose `sock_diag` knows the connection.
         client: usize,
+    },
+    /// Cut once more, after a heal, at an instant.
+    Again {
+        /// The trial.
+        trial: TrialId,
+        /// When.
+        at: Offset,
+        /// Which time it is, from 2.
+        time: u32,
     },
     /// Heal at an instant.
     Heal {
@@ -40,6 +80,8 @@ pub enum Request {
         /// When.
         at: Offset,
     },
+    /// The processes that an act on the broker hits, with their descendants.
+    Brokers(Vec<u32>),
     /// Read and report one trial's counters.
     Certify(TrialId),
     /// Read and report one trial's counters for the last time, and forget what is still planned for it.
@@ -55,15 +97,16 @@ pub enum Request {
 enum Due {
     Cut(usize),
     Heal(TrialId),
+    Again(TrialId, u32),
 }
 
 #[derive(Clone, Copy)]
 struct Planned {
     trial: TrialId,
     tuple: Tuple,
-    scope: Scope,
-    drop: Directions,
+    what: What,
     client: usize,
+    at: Offset,
 }
 
 /// The thread's state.
@@ -74,6 +117,9 @@ pub struct Cutter {
     events: Sender<Message>,
     due: BinaryHeap<Reverse<(Offset, Due)>>,
     planned: Vec<Planned>,
+    /// What each trial that has an act is under.
+    acts: HashMap<TrialId, Act>,
+    actor: Actor,
     /// Trials whose fault is in force and whose first drop has not been seen, with the time of their cut.
     undropped: BTreeMap<TrialId, Offset>,
     in_force: HashMap<TrialId, bool>,
@@ -86,6 +132,8 @@ pub struct Cutter {
 /// Time between two readings of the counters for first drops, by the time since the youngest cut without one: what a
 /// drop is bracketed by stays within 2 % of its time.
 const PACE: Pace = Pace::new(Duration::from_millis(50), 50);
+/// Time between two looks for the next segment of the broker, by the time waited.
+const AWAIT: Pace = Pace::new(Duration::from_millis(20), 20).at_most(Duration::from_millis(500));
 /// Up to this many trials are read one by one (0.2 ms each) instead of all sets at once (14 ms for 1,000 trials).
 const FEW: usize = 50;
 /// No look is begun so shortly before a cut.
@@ -101,6 +149,8 @@ impl Cutter {
             events,
             due: BinaryHeap::new(),
             planned: Vec::new(),
+            acts: HashMap::new(),
+            actor: Actor::default(),
             undropped: BTreeMap::new(),
             in_force: HashMap::new(),
             finished: HashSet::new(),
@@ -120,7 +170,11 @@ impl Cutter {
             match request {
                 Ok(request) => self.take(request),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.table,
+                Err(RecvTimeoutError::Disconnected) => {
+                    // Whoever is stopped can't end when asked. What is left to say was said at each trial's end.
+                    let _ = self.actor.release(self.clock);
+                    return self.table;
+                }
             }
             self.serve_due();
             self.look_for_first_drops();
@@ -141,11 +195,21 @@ impl Cutter {
 
     fn take(&mut self, request: Request) {
         match request {
-            Request::Cut { trial, at, tuple, scope, drop, client } => {
-                self.planned.push(Planned { trial, tuple, scope, drop, client });
+            Request::Cut { trial, at, tuple, what, client } => {
+                self.planned.push(Planned { trial, tuple, what, client, at });
                 self.due.push(Reverse((at, Due::Cut(self.planned.len() - 1))));
+                // An act hits all connections at one instant: their counts have to be in place before it.
+                if let Some(act) = what.act {
+                    self.acts.insert(trial, act);
+                    if let Err(reason) = self.install(trial, tuple, what) {
+                        self.finished.insert(trial);
+                        self.say(trial, Kind::FaultFailed { reason });
+                    }
+                }
             }
+            Request::Again { trial, at, time } => self.due.push(Reverse((at, Due::Again(trial, time)))),
             Request::Heal { trial, at } => self.due.push(Reverse((at, Due::Heal(trial)))),
+            Request::Brokers(roots) => self.actor = Actor::new(roots),
             Request::Certify(trial) => self.certify(trial),
             Request::Finish { trial, why } => {
                 self.certify(trial);
@@ -165,29 +229,62 @@ impl Cutter {
             match due {
                 Due::Cut(index) => self.cut(index),
                 Due::Heal(trial) => self.heal(trial),
+                Due::Again(trial, time) => self.again(trial, time),
             }
         }
     }
 
     fn cut(&mut self, index: usize) {
-        let Planned { trial, tuple, scope, drop, client } = self.planned[index];
+        let Planned { trial, tuple, what, client, at } = self.planned[index];
         if self.finished.contains(&trial) {
             return;
         }
         let socket = self.sock_diag.get_mut(client).and_then(|d| d.get(tuple).ok().flatten());
+        if let Some(limit) = what.after_segment {
+            let waited = self.clock.now().since(at);
+            let heard = socket.as_ref().map(|s| Duration::from_millis(u64::from(s.last_data_recv_ms)));
+            if heard.is_none_or(|age| age >= waited) {
+                if waited >= limit {
+                    let reason = format!("no segment came from the broker within {limit:?} of the phase");
+                    self.say(trial, Kind::FaultFailed { reason });
+                } else {
+                    self.due.push(Reverse((self.clock.now() + AWAIT.after(waited), Due::Cut(index))));
+                }
+                return;
+            }
+        }
         let age_at_fault_s = socket.map(|s| f64::from(s.last_data_recv_ms.min(s.last_ack_recv_ms)) / 1e3);
-        let kind = match self.table.cut(Cut { trial, tuple, scope, drop }) {
+        let applied = match what.act {
+            Some(act) => self.actor.act(self.clock, act),
+            None => self.install(trial, tuple, what),
+        };
+        let kind = match applied {
             Ok(applied) => {
                 // A control has its instant and its counters like the others; nothing will ever be dropped.
-                if !drop.is_none() {
+                if !what.drop.is_none() {
                     self.undropped.insert(trial, applied.after);
                 }
                 self.in_force.insert(trial, true);
                 Kind::FaultApplied { tuple, before: applied.before, after: applied.after, age_at_fault_s }
             }
-            Err(error) => Kind::FaultFailed { reason: error.to_string() },
+            Err(reason) => Kind::FaultFailed { reason },
         };
         self.say(trial, kind);
+        self.prove(trial);
+    }
+
+    /// Puts the trial's elements in their sets: those that count, and those that drop.
+    fn install(&mut self, trial: TrialId, tuple: Tuple, what: What) -> Result<Applied, String> {
+        let What { scope, drop, lease, .. } = what;
+        self.table.cut(Cut { trial, tuple, scope, drop, lease }).map_err(|error| error.to_string())
+    }
+
+    /// Says what a look at the broker's processes shows, for a trial whose fault lies there.
+    fn prove(&self, trial: TrialId) {
+        if let Some(act) = self.acts.get(&trial).filter(|_| self.in_force.get(&trial) == Some(&true)) {
+            let super::actor::Proof { what, holds } = self.actor.proof(*act);
+            self.say(trial, Kind::Proof { what, holds });
+        }
     }
 
     /// The certificate is read before the rules go: what passes afterwards is no breach.
@@ -196,7 +293,11 @@ impl Cutter {
             return;
         }
         self.certify(trial);
-        match self.table.heal(trial) {
+        let healed = match self.acts.get(&trial) {
+            Some(act) => self.actor.heal(self.clock, *act),
+            None => self.table.heal(trial).map_err(|error| error.to_string()),
+        };
+        match healed {
             Ok(applied) => {
                 self.in_force.insert(trial, false);
                 self.undropped.remove(&trial);
@@ -206,10 +307,26 @@ impl Cutter {
         }
     }
 
+    fn again(&mut self, trial: TrialId, time: u32) {
+        if self.finished.contains(&trial) || self.in_force.get(&trial) != Some(&false) {
+            return;
+        }
+        match self.table.again(trial) {
+            Ok(applied) => {
+                self.in_force.insert(trial, true);
+                self.say(trial, Kind::FaultRepeated { time, before: applied.before, after: applied.after });
+                // What passed until now is no breach of this cut.
+                self.certify(trial);
+            }
+            Err(error) => self.say(trial, Kind::Note { text: format!("the fault could not come again: {error}") }),
+        }
+    }
+
     fn certify(&mut self, trial: TrialId) {
         if self.finished.contains(&trial) || self.in_force.get(&trial) != Some(&true) {
             return;
         }
+        self.prove(trial);
         match self.table.counters_of(trial) {
             Ok(read) => self.say(trial, Kind::Certificate { counters: read.counters, intact: read.intact }),
             Err(error) => self.say(trial, Kind::Note { text: format!("the certificate could not be read: {error}") }),
@@ -249,7 +366,9 @@ impl Cutter {
 
     fn say(&self, trial: TrialId, kind: Kind) {
         let offset = match &kind {
-            Kind::FaultApplied { after, .. } | Kind::FaultHealed { after, .. } => *after,
+            Kind::FaultApplied { after, .. } | Kind::FaultHealed { after, .. } | Kind::FaultRepeated { after, .. } => {
+                *after
+            }
             _ => self.clock.now(),
         };
         let _ = self.events.send(Message::Event(Event::of_trial(offset, Source::Harness, trial, kind)));

@@ -3,6 +3,7 @@
 //! One dispatcher thread takes every event, writes it down, and asks the tracker what to do next; threads of their own
 //! cut, look at sockets, follow traces and logs, and read the children's reports.
 
+mod actor;
 mod children;
 mod cutter;
 mod descriptors;

@@ -2,7 +2,7 @@
 
 use super::Message;
 use super::children::{Child, ChildNews};
-use super::cutter::{Cutter, Request};
+use super::cutter::{Cutter, Request, What};
 use super::looks::Told;
 use super::observers::Observers;
 use super::registry::Registry;
@@ -15,11 +15,11 @@ use crate::host::netns::NetNs;
 use crate::host::process::{nofile_within_reach, on_end};
 use crate::host::userns::mapped_user;
 use crate::host::{procfs, signals};
-use crate::lab::{ADMIN, ArmNet, Lab, LabError, LabSpec, Patience, RouterNs};
+use crate::lab::{ADMIN, ArmNet, Broker, Lab, LabError, LabSpec, Patience, RouterNs};
 use crate::observe::SockDiag;
 use crate::plan::{self, Plan};
 use crate::reaper::TaskStore;
-use crate::scenario::BrokerKind;
+use crate::scenario::{Act, BrokerKind};
 use crate::store::{EventLog, MemoryUse, RunDir, StoreError};
 use crate::subject::protocol::{Command, Target};
 use crate::units::{Offset, Pace, TrialId, seconds};
@@ -31,6 +31,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
 
+/// The embedded peer's name among the children.
+const PEER: &str = "peer";
 /// How long connections may take to be consuming before their trials are void.
 const OPEN_PATIENCE: Duration = Duration::from_secs(60);
 /// Time between two words about the progress, by the time since the run began.
@@ -244,6 +246,7 @@ impl<'a> Run<'a> {
             on_end(broker.pid(), move || drop(sender.send(Message::BrokerEnded))).map_err(harness("broker"))?;
         }
         run.start_children(job, &sender)?;
+        run.ask(Request::Brokers(run.broker_pids()));
         Ok(run)
     }
 
@@ -269,7 +272,7 @@ impl<'a> Run<'a> {
             )?;
         }
         if scenario.arms.iter().any(|a| a.settings.subject.broker() == BrokerKind::None) {
-            add(&["__peer"], "peer", &self.lab.server)?;
+            add(&["__peer"], PEER, &self.lab.server)?;
         }
         if scenario.load_interval.is_some()
             && scenario.arms.iter().any(|a| a.settings.subject.broker() != BrokerKind::None)
@@ -356,8 +359,22 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The brokers' processes, the embedded peer's among them.
+    fn broker_pids(&self) -> Vec<u32> {
+        let peers = self.children.iter().filter(|child| child.name() == PEER).map(Child::pid);
+        self.lab.brokers.iter().map(Broker::pid).chain(peers).collect()
+    }
+
+    /// Whether the scenario means the brokers to end.
+    fn kills_brokers(&self) -> bool {
+        self.plan.scenario.faults.iter().any(|fault| fault.act == Some(Act::KillBroker))
+    }
+
     /// A broker that ends by itself ends the run: nothing after that would be measured.
     fn check_brokers(&mut self) -> Result<(), EngineError> {
+        if self.kills_brokers() {
+            return Ok(());
+        }
         for broker in &mut self.lab.brokers {
             if let Some(status) = broker.ended().map_err(harness("broker"))? {
                 let words = broker.last_words();
@@ -433,6 +450,9 @@ impl<'a> Run<'a> {
         events: &mut EventLog,
         tracker: Option<&mut Tracker<'_>>,
     ) -> Result<Vec<Order>, EngineError> {
+        if self.children[index].name() == PEER && self.kills_brokers() {
+            return Ok(Vec::new());
+        }
         let (Some(tracker), true) = (tracker, index < self.plan.scenario.arms.len()) else {
             return Err(EngineError::Harness(format!("{} ended early: {status}", self.children[index].name())));
         };
@@ -471,10 +491,13 @@ impl<'a> Run<'a> {
                 let arm = self.arm_of(trial);
                 self.children[arm].send(&Command::Fill { trial });
             }
-            Order::Cut { trial, at, tuple, scope, drop } => {
-                let client = self.arm_of(trial);
-                self.ask(Request::Cut { trial, at, tuple, scope, drop, client });
+            Order::Cut { trial, at, tuple } => {
+                let Some(planned) = self.plan.trial(trial) else { return };
+                let scenario = &self.plan.scenario;
+                let what = What::of(&scenario.faults[planned.fault], scenario.horizon);
+                self.ask(Request::Cut { trial, at, tuple, what, client: planned.arm });
             }
+            Order::Again { trial, at, time } => self.ask(Request::Again { trial, at, time }),
             Order::Heal { trial, at } => self.ask(Request::Heal { trial, at }),
             Order::Certify(trial) => self.ask(Request::Certify(trial)),
             Order::End { trial, why } => {
@@ -509,9 +532,23 @@ impl<'a> Run<'a> {
             Some(Err(_)) => errors.push("the cutting thread panicked".to_string()),
             None => {}
         }
-        errors.extend(self.observers.stop().iter().map(|e| format!("observation: {e}")));
+        let blind: Vec<String> = self.observers.stop().iter().map(|e| format!("observation: {e}")).collect();
+        // A broker that was stopped or killed on purpose answers nobody, the harness included.
+        if self.plan.scenario.faults.iter().any(|fault| fault.act.is_some()) {
+            for text in blind {
+                let note = Event::of_run(self.clock.now(), Source::Harness, Kind::Note { text });
+                errors.extend(events.append(&note).err().map(|e| e.to_string()));
+            }
+        } else {
+            errors.extend(blind);
+        }
         self.measure_memory();
-        errors.extend(self.children.drain(..).filter_map(|c| c.close().err().map(|e| e.to_string())));
+        let killed = self.kills_brokers();
+        let meant = |child: &Child| killed && child.name() == PEER;
+        let close = |child: Child| {
+            if meant(&child) { drop(child) } else { errors.extend(child.close().err().map(|e| e.to_string())) }
+        };
+        self.children.drain(..).for_each(close);
         if let Err(more) = self.lab.close() {
             errors.extend(more.iter().map(ToString::to_string));
         }

@@ -5,7 +5,7 @@
 
 use crate::events::{Event, Kind, Source, Tuple};
 use crate::plan::Plan;
-use crate::scenario::{BrokerKind, Directions, Scope};
+use crate::scenario::{BrokerKind, Scope, Trigger};
 use crate::units::{Offset, TrialId};
 use std::time::Duration;
 
@@ -24,10 +24,15 @@ pub enum Order {
         at: Offset,
         /// The connection under test.
         tuple: Tuple,
-        /// How much is cut with it.
-        scope: Scope,
-        /// Which packets; nothing for a control.
-        drop: Directions,
+    },
+    /// Put the healed fault in force again at the given time.
+    Again {
+        /// The trial.
+        trial: TrialId,
+        /// When.
+        at: Offset,
+        /// Which time it is, from 2.
+        time: u32,
     },
     /// Take the fault back at the given time.
     Heal {
@@ -53,6 +58,10 @@ struct State {
     ready: bool,
     failed: bool,
     applied: Option<Offset>,
+    /// From when on the next delivery brings the cut.
+    awaits: Option<Offset>,
+    /// How often the fault has been in force.
+    times: u32,
     noticed: bool,
     recovered: bool,
     /// A message got through after the recovery.
@@ -129,6 +138,12 @@ impl<'a> Tracker<'a> {
                 }
             }
             Kind::Ready { .. } if state.noticed => state.recovered = true,
+            Kind::Delivered { attempt: 0, .. } if state.awaits.is_some_and(|from| event.offset >= from) => {
+                state.awaits = None;
+                if let Some(tuple) = state.tuple {
+                    orders.push(Order::Cut { trial: id, at: event.offset, tuple });
+                }
+            }
             Kind::Delivered { .. } | Kind::PeerReceived { .. } if state.recovered => state.through = true,
             Kind::Notice { attempt: 0, .. } if !state.noticed => {
                 state.noticed = true;
@@ -140,10 +155,23 @@ impl<'a> Tracker<'a> {
             }
             Kind::FaultApplied { after, .. } => {
                 state.applied = Some(*after);
+                state.times = 1;
                 let ends = *after + self.plan.scenario.horizon;
                 self.next_horizon = Some(self.next_horizon.map_or(ends, |next| next.min(ends)));
                 let fault = &self.plan.scenario.faults[trial.fault];
                 if let Some(duration) = fault.duration.get() {
+                    orders.push(Order::Heal { trial: id, at: *after + duration });
+                }
+            }
+            Kind::FaultHealed { after, .. } => {
+                let repeat = self.plan.scenario.faults[trial.fault].repeat;
+                if let Some(repeat) = repeat.filter(|repeat| state.times < repeat.times) {
+                    orders.push(Order::Again { trial: id, at: *after + repeat.pause, time: state.times + 1 });
+                }
+            }
+            Kind::FaultRepeated { after, .. } => {
+                state.times += 1;
+                if let Some(duration) = self.plan.scenario.faults[trial.fault].duration.get() {
                     orders.push(Order::Heal { trial: id, at: *after + duration });
                 }
             }
@@ -201,7 +229,11 @@ impl<'a> Tracker<'a> {
             if !self.plan.scenario.arms[trial.arm].settings.peer_reads {
                 orders.push(Order::Fill(trial.id));
             }
-            orders.push(Order::Cut { trial: trial.id, at, tuple, scope: fault.scope, drop: fault.drop });
+            if fault.trigger == Some(Trigger::InFlight) {
+                state.awaits = Some(at);
+            } else {
+                orders.push(Order::Cut { trial: trial.id, at, tuple });
+            }
         }
         self.next_horizon = (0..self.states.len()).filter_map(|index| self.horizon_of(index)).min();
         orders
@@ -210,7 +242,8 @@ impl<'a> Tracker<'a> {
     /// When a trial that has not ended ends at the latest, once that is known.
     fn horizon_of(&self, index: usize) -> Option<Offset> {
         let state = &self.states[index];
-        state.applied.filter(|_| !state.ended).map(|zero| zero + self.plan.scenario.horizon)
+        // One that still waits for its delivery is given up after a horizon, too.
+        state.applied.or(state.awaits).filter(|_| !state.ended).map(|zero| zero + self.plan.scenario.horizon)
     }
 
     /// Whether everything that could be learnt before the horizon has been.

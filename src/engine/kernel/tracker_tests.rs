@@ -104,8 +104,7 @@ fn a_control_is_watched_as_long_as_the_others() {
     open(&mut tracker, 1, 1);
     // It is cut of nothing at the instant that the others are cut, and dated from there.
     for order in tracker.tick(at(1)) {
-        let Order::Cut { trial, at, tuple, drop, .. } = order else { panic!("{order:?}") };
-        assert!(drop.is_none());
+        let Order::Cut { trial, at, tuple } = order else { panic!("{order:?}") };
         let kind = Kind::FaultApplied { tuple, before: at, after: at, age_at_fault_s: None };
         tracker.on_event(&Event::of_trial(at, Source::Harness, trial, kind));
     }
@@ -162,4 +161,41 @@ fn with_messages_a_bare_connection_is_watched_until_one_gets_through_again() {
     assert_eq!(tracker.on_event(&event(6, 0, Kind::Ready { attempt: 1 })), []);
     let ended = tracker.on_event(&event(7, 0, delivered(1)));
     assert_eq!(ended, [Order::End { trial: 0, why: "complete" }]);
+}
+
+#[test]
+fn a_fault_comes_again_as_often_as_it_should_and_heals_each_time() {
+    let fault = "[fault]\nprofile = \"blackhole\"\nscope = \"host\"\nduration = \"2s\"\nrepeat = 3\npause = \"1s\"";
+    let plan = plan(fault, "");
+    let mut tracker = Tracker::new(&plan, at(0), Duration::from_secs(30));
+    open(&mut tracker, 0, 1);
+    open(&mut tracker, 1, 1);
+    tracker.tick(at(1));
+    assert_eq!(tracker.on_event(&applied(0, 3)), [Order::Heal { trial: 0, at: at(5) }]);
+    for (time, from) in [(2, 5), (3, 8)] {
+        let healed = Kind::FaultHealed { before: at(from), after: at(from) };
+        let orders = tracker.on_event(&event(from, 0, healed));
+        assert_eq!(orders, [Order::Again { trial: 0, at: at(from + 1), time }]);
+        let again = Kind::FaultRepeated { time, before: at(from + 1), after: at(from + 1) };
+        assert_eq!(tracker.on_event(&event(from + 1, 0, again)), [Order::Heal { trial: 0, at: at(from + 3) }]);
+    }
+    let healed = Kind::FaultHealed { before: at(11), after: at(11) };
+    assert_eq!(tracker.on_event(&event(11, 0, healed)), [], "three times are enough");
+}
+
+#[test]
+fn a_cut_in_flight_waits_for_the_next_delivery_after_its_phase() {
+    let fault = "[fault]\nprofile = \"blackhole\"\nat = \"in-flight\"\nphase_window = \"1s\"";
+    let plan = plan(fault, "[load]\nrate = \"1/s\"");
+    let mut tracker = Tracker::new(&plan, at(0), Duration::from_secs(30));
+    open(&mut tracker, 0, 1);
+    open(&mut tracker, 1, 1);
+    assert_eq!(tracker.tick(at(1)), []);
+    let delivered = Kind::Delivered { attempt: 0, message: 1, redelivered: false };
+    assert_eq!(tracker.on_event(&event(1, 0, delivered.clone())), [], "before its phase");
+    let orders = tracker.on_event(&event(4, 0, delivered.clone()));
+    assert_eq!(orders, [Order::Cut { trial: 0, at: at(4), tuple: tuple(0) }]);
+    assert_eq!(tracker.on_event(&event(5, 0, delivered)), [], "it is cut once");
+    // Nothing was ever delivered to the other: it is given up a horizon after its phase, not waited for for ever.
+    assert_eq!(tracker.tick(at(24)), [Order::End { trial: 1, why: "horizon" }]);
 }

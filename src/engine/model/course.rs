@@ -172,7 +172,7 @@ impl<'p> Course<'p> {
         let own_s = settings.connect_timeout.get().map(|d| d.as_secs_f64());
         let limit_s = own_s.map_or(kernel_s, |own| own.min(kernel_s));
         let blocked = |at: Offset| {
-            self.fault.scope == Scope::Host && !self.fault.drop.is_none() && self.heal.is_none_or(|heal| at < heal)
+            self.fault.scope == Scope::Host && !self.fault.is_control() && self.heal.is_none_or(|heal| at < heal)
         };
         for number in 1.. {
             if begins > self.last {

@@ -154,7 +154,7 @@ fn over_the_first(
     stalled: &mut bool,
 ) -> Option<Offset> {
     let dead = |since: Offset| course.far_end.is_some_and(|(gone, _)| since >= gone);
-    if at < course.cut || course.fault.drop.is_none() {
+    if at < course.cut || course.fault.is_control() {
         return Some(at);
     }
     if let Some(through) = through {
@@ -193,7 +193,7 @@ fn rabbitmq(course: &Course<'_>) -> Vec<Message> {
         let at = message.published;
         let direct =
             over_the_first(course, at, course.open_to_client(at), course.open_to_broker(at), through, &mut stalled);
-        if at < course.cut || through.is_some() || course.fault.drop.is_none() {
+        if at < course.cut || through.is_some() || course.fault.is_control() {
             // The backlog after a healing is worked off a prefetch at a time.
             message.deliveries.extend(direct.filter(|d| before_notice(course, *d, 0)).map(|d| (d, 0, false)));
             message.acks.extend(direct.filter(|d| acked_in_time(*d)).map(|d| (d + work, 0)));
@@ -255,7 +255,7 @@ fn redis(course: &Course<'_>) -> Vec<Message> {
     let mut popped = false;
     for message in &mut messages {
         let at = message.published;
-        let first = if at < course.cut || course.fault.drop.is_none() {
+        let first = if at < course.cut || course.fault.is_control() {
             Some((at, 0))
         } else if let Some(through) = through {
             let one_way = course.open_to_client(at) && !std::mem::replace(&mut popped, true);

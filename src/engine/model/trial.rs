@@ -85,7 +85,7 @@ fn opened(course: &Course<'_>, say: &mut Said) {
 }
 
 fn cut(course: &Course<'_>, say: &mut Said) {
-    if course.fault.drop.is_none() {
+    if course.fault.is_control() {
         return;
     }
     // A rule of the model is in force at once: the bracket has no width.
@@ -183,7 +183,7 @@ fn ended(course: &Course<'_>, flows: bool) -> (Offset, &'static str) {
     };
     let healed = course.heal.or(notice);
     match (notice, recovered, told, healed) {
-        (Some(a), Some(b), Some(c), Some(d)) if !flows && !course.fault.drop.is_none() => {
+        (Some(a), Some(b), Some(c), Some(d)) if !flows && !course.fault.is_control() => {
             let at = a.max(b).max(c).max(d);
             if at < course.last { (at, "complete") } else { (course.last, "horizon") }
         }
@@ -193,7 +193,7 @@ fn ended(course: &Course<'_>, flows: bool) -> (Offset, &'static str) {
 
 /// Readings at the notice, before the healing and at the end. What the model sends, at the least; nothing is counted.
 fn certificates(course: &Course<'_>, end: Offset, say: &mut Said) {
-    if course.fault.drop.is_none() {
+    if course.fault.is_control() {
         return;
     }
     let notice = course.notice.map(|(at, _)| at).filter(|at| course.heal.is_none_or(|heal| *at < heal));

@@ -14,6 +14,7 @@ use netlink_packet_netfilter::nftables::{
 };
 use netlink_packet_netfilter::none::ControlMessage;
 use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily};
+use std::time::Duration;
 
 const SUBSYSTEM_NFTABLES: u16 = 10;
 const VERDICT_DROP: u32 = 0;
@@ -54,9 +55,12 @@ fn operation(table: &str, op: &Op) -> (NfTablesMessage, u16) {
         Op::AddSet(set) => (NfTablesMessage::NewSet(new_set(table, set)), create),
         Op::AddChain(chain) => (NfTablesMessage::NewChain(new_chain(table, chain)), create),
         Op::AddRule(rule) => (NfTablesMessage::NewRule(new_rule(table, rule)), NLM_F_CREATE | NLM_F_APPEND),
-        Op::AddElement(element) => (NfTablesMessage::NewSetElement(elements(table, element)), create),
+        Op::AddElement(element) => (NfTablesMessage::NewSetElement(elements(table, element, None)), create),
+        Op::AddLease(element, lease) => {
+            (NfTablesMessage::NewSetElement(elements(table, element, Some(*lease))), create)
+        }
         // The echo carries the element with its last count, read after the element went out of force.
-        Op::DeleteElement(element) => (NfTablesMessage::DeleteSetElement(elements(table, element)), NLM_F_ECHO),
+        Op::DeleteElement(element) => (NfTablesMessage::DeleteSetElement(elements(table, element, None)), NLM_F_ECHO),
     }
 }
 
@@ -73,7 +77,7 @@ pub(super) fn get_elements(buffer: &mut Vec<u8>, table: &str, wanted: &[Element]
     buffer.clear();
     let mut sequence = first;
     for element in wanted {
-        let message = NfTablesMessage::GetSetElement(elements(table, element));
+        let message = NfTablesMessage::GetSetElement(elements(table, element, None));
         push(buffer, header(), message, NLM_F_ACK, sequence);
         sequence = sequence.wrapping_add(1);
     }
@@ -119,12 +123,15 @@ fn push(
     message.serialize(&mut buffer[start..]);
 }
 
-fn elements(table: &str, element: &Element) -> SetElementMessage {
-    let key = SetElementAttribute::Key(DataAttribute::Value(element.key.wire().to_vec()));
+fn elements(table: &str, element: &Element, lease: Option<Duration>) -> SetElementMessage {
+    let mut one = vec![SetElementAttribute::Key(DataAttribute::Value(element.key.wire().to_vec()))];
+    // `NFTA_SET_ELEM_TIMEOUT` is in milliseconds.
+    let millis = |lease: Duration| SetElementAttribute::Timeout(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX));
+    one.extend(lease.map(millis));
     let attributes = vec![
         SetElementList::Table(table.into()),
         SetElementList::Set(element.set.name.into()),
-        SetElementList::Elements(vec![ListAttribute::Element(vec![key])]),
+        SetElementList::Elements(vec![ListAttribute::Element(one)]),
     ];
     SetElementMessage { attributes }
 }
@@ -144,7 +151,7 @@ fn new_set(table: &str, set: &Set) -> SetMessage {
     let attributes = vec![
         SetAttribute::Table(table.into()),
         SetAttribute::Name(set.name.into()),
-        SetAttribute::Flags(SetFlags::empty()),
+        SetAttribute::Flags(if set.leases { SetFlags::Timeout } else { SetFlags::empty() }),
         SetAttribute::KeyType(key_type),
         SetAttribute::KeyLen(length),
         SetAttribute::Id(1),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
 
 /// A field of a packet, as a part of a set's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,6 +33,8 @@ pub struct Set {
     pub name: &'static str,
     /// The fields of its key, in order.
     pub fields: &'static [Field],
+    /// Whether its elements may have a lease, after which the kernel removes them by itself.
+    pub leases: bool,
 }
 
 impl PartialEq for Set {
@@ -195,6 +198,8 @@ pub enum Op {
     AddRule(&'static Rule),
     /// Adds an element with its counter at zero; an error where it exists.
     AddElement(Element),
+    /// The same, and the kernel removes it after this time, whatever became of the harness. The set must take leases.
+    AddLease(Element, Duration),
     /// Removes an element; its last count comes back with the commit.
     DeleteElement(Element),
 }
@@ -210,6 +215,7 @@ impl fmt::Display for Op {
                 write!(f, "add rule {} {}", rule.chain.name, super::text::print_statements(rule.statements))
             }
             Self::AddElement(element) => write!(f, "add element {element}"),
+            Self::AddLease(element, lease) => write!(f, "add element {element} timeout {}ms", lease.as_millis()),
             Self::DeleteElement(element) => write!(f, "delete element {element}"),
         }
     }

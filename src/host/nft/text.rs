@@ -35,7 +35,8 @@ pub fn print_table(
         let types = set.fields.iter().map(|f| if f.is_address() { "ipv4_addr" } else { "inet_service" });
         let types: Vec<_> = types.collect();
         // Writing to a String can't fail.
-        let _ = write!(text, "\n\tset {} {{\n\t\ttype {}\n\t\tcounter\n", set.name, types.join(" . "));
+        let flags = if set.leases { "\t\tflags timeout\n" } else { "" };
+        let _ = write!(text, "\n\tset {} {{\n\t\ttype {}\n{flags}\t\tcounter\n", set.name, types.join(" . "));
         let mut keys = keys.clone();
         keys.sort_by(|one, other| printing_order(set.fields, one, other));
         let elements: Vec<_> =

@@ -1,5 +1,6 @@
 //! Which features that the faults need does this kernel lack? Asked in each boot of the guest, where the kernel is one
-//! that nobody else has tried: an owned table, sets of concatenated keys with a counter an element, the three hooks.
+//! that nobody else has tried: an owned table, sets of concatenated keys with a counter and a lease an element, the
+//! three hooks.
 //!
 //! What is left out: the faults' own rules, which the engine installs and checks itself.
 
@@ -7,10 +8,12 @@ use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
 use crate::host::nft::{Chain, Element, Field, Hook, Key, NftClient, NftError, Op, Rule, Set, Statement, TcpFlag};
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
 
 static FLOWS: Set = Set {
     name: "flows",
     fields: &[Field::SourceAddress, Field::SourcePort, Field::DestinationAddress, Field::DestinationPort],
+    leases: true,
 };
 static CHAINS: [Chain; 3] = [
     Chain { name: "before", hook: Hook::Prerouting, priority: -300 },
@@ -39,7 +42,7 @@ fn probe(namespace: &NetNs) -> Result<(), String> {
     let mut ops = vec![Op::AddTable, Op::AddSet(&FLOWS)];
     ops.extend(CHAINS.iter().map(Op::AddChain));
     ops.extend([&CUT, &RESETS, &ICMP].map(Op::AddRule));
-    ops.push(Op::AddElement(element));
+    ops.push(Op::AddLease(element, Duration::from_secs(60)));
     let clock = Clock::start();
     client.commit(clock, &ops).map_err(text)?;
     // Removed elements must come back with their last count, or a certificate would have a hole.

@@ -94,7 +94,7 @@ pub(super) fn settings(runs: &[LabRun], names: &[String]) -> Vec<Setting> {
         let plan = &run.run.plan;
         for left in &plan.left_out {
             for fault in &plan.scenario.faults {
-                let key = (plan.scenario.name.clone(), left.arm.clone(), fault.profile.clone(), DETECTION);
+                let key = (plan.scenario.name.clone(), left.arm.clone(), fault.name().to_string(), DETECTION);
                 if let Some(labs) = found.get_mut(&key) {
                     labs[column].left_out.clone_from(&left.why);
                 }
@@ -140,9 +140,9 @@ fn cells(run: &LabRun) -> Vec<(String, String, &'static str, Vec<Sample>)> {
                 let tried = attempts.get(&trial.id).map(Vec::as_slice).unwrap_or_default();
                 handshakes.extend(tried.iter().filter_map(|c| handshake(nth, c, row, window_of(plan, a))));
             }
-            cells.push((fault.profile.clone(), arm.name.clone(), DETECTION, detections));
+            cells.push((fault.name().to_string(), arm.name.clone(), DETECTION, detections));
             if !handshakes.is_empty() {
-                cells.push((fault.profile.clone(), arm.name.clone(), SYN, handshakes));
+                cells.push((fault.name().to_string(), arm.name.clone(), SYN, handshakes));
             }
         }
     }

@@ -1,0 +1,130 @@
+//! What a fault does beyond the path: it stops or kills the processes of a broker, and looks whether it took effect.
+//!
+//! Every process of the broker is meant, its helpers too, found as the descendants of the one that the lab started. One
+//! act hits every connection to the broker: it is done once, and each trial is told its instants.
+
+use crate::fault::Applied;
+use crate::host::clock::Clock;
+use crate::host::procfs::{self, Identity, RunState};
+use crate::scenario::Act;
+use nix::sys::signal::Signal;
+use std::time::Duration;
+
+/// How long the kernel may take until every thread of a process has stopped or is gone.
+const EFFECT: Duration = Duration::from_secs(5);
+
+/// The broker's processes, from the ones that the lab started.
+#[derive(Debug, Clone, Default)]
+pub struct Actor {
+    roots: Vec<u32>,
+    /// Those that the last act hit.
+    hit: Vec<Identity>,
+    done: Option<Applied>,
+    healed: Option<Applied>,
+}
+
+/// Between two looks whether a signal has taken effect.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// What a look at the processes showed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proof {
+    /// What was seen.
+    pub what: String,
+    /// Whether it is as the fault says.
+    pub holds: bool,
+}
+
+impl Actor {
+    /// Over these processes and their descendants.
+    #[must_use]
+    pub fn new(roots: Vec<u32>) -> Self {
+        Self { roots, ..Self::default() }
+    }
+
+    /// Does it, once: later calls tell the same instants.
+    ///
+    /// # Errors
+    /// In words, when there is nothing to hit, or a process can't be signalled.
+    pub fn act(&mut self, clock: Clock, act: Act) -> Result<Applied, String> {
+        if let Some(applied) = self.done {
+            return Ok(applied);
+        }
+        self.hit = self.roots.iter().flat_map(|root| procfs::tree(*root)).collect();
+        if self.hit.is_empty() {
+            return Err("the broker has no process that could be hit".to_string());
+        }
+        let (signal, state) = match act {
+            Act::FreezeBroker => (Signal::SIGSTOP, RunState::Stopped),
+            Act::KillBroker => (Signal::SIGKILL, RunState::Gone),
+        };
+        let applied = self.signal(clock, signal, state)?;
+        self.done = Some(applied);
+        Ok(applied)
+    }
+
+    /// Takes it back, once.
+    ///
+    /// # Errors
+    /// In words, when a process can't be signalled.
+    pub fn heal(&mut self, clock: Clock, act: Act) -> Result<Applied, String> {
+        match (act, self.healed) {
+            (_, Some(healed)) => Ok(healed),
+            (Act::FreezeBroker, None) => {
+                let healed = self.signal(clock, Signal::SIGCONT, RunState::Running)?;
+                self.healed = Some(healed);
+                Ok(healed)
+            }
+            (Act::KillBroker, None) => Err("what is killed can't be healed".to_string()),
+        }
+    }
+
+    /// Lets whoever is still stopped run again: the teardown asks them to end.
+    ///
+    /// # Errors
+    /// In words, when a process can't be signalled.
+    pub fn release(&mut self, clock: Clock) -> Result<(), String> {
+        match (self.done, self.healed) {
+            (Some(_), None) => self.heal(clock, Act::FreezeBroker).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// Looks whether the act is in force.
+    #[must_use]
+    pub fn proof(&self, act: Act) -> Proof {
+        let wanted = match act {
+            Act::FreezeBroker => RunState::Stopped,
+            Act::KillBroker => RunState::Gone,
+        };
+        let odd = self.hit.iter().filter(|process| procfs::run_state(**process) != wanted).count();
+        let n = self.hit.len();
+        Proof {
+            what: match odd {
+                0 => format!("all {n} processes of the broker are {}", wanted.words()),
+                odd => format!("{odd} of {n} processes of the broker are not {}", wanted.words()),
+            },
+            holds: odd == 0 && n > 0,
+        }
+    }
+
+    /// Signals all, then waits until it shows: the instants bracket both.
+    fn signal(&self, clock: Clock, signal: Signal, state: RunState) -> Result<Applied, String> {
+        let before = clock.now();
+        for process in &self.hit {
+            match procfs::signal(*process, signal) {
+                Ok(()) => {}
+                // It ended meanwhile: nothing is left of it to hit.
+                Err(error) if error.raw_os_error() == Some(nix::libc::ESRCH) => {}
+                Err(error) => return Err(format!("{signal} to process {}: {error}", process.pid)),
+            }
+        }
+        let settled = || self.hit.iter().all(|process| procfs::run_state(*process) == state);
+        while !settled() && clock.now().since(before) < EFFECT {
+            // This thread may have real-time priority: it has to let go, or those that are to stop don't get to run.
+            std::thread::sleep(LOOK);
+        }
+        let after = clock.now();
+        if settled() { Ok(Applied { before, after }) } else { Err(format!("the broker is not {} yet", state.words())) }
+    }
+}

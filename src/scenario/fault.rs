@@ -1,0 +1,183 @@
+//! What a fault is: an impairment profile in a scope, at a phase, for a time, perhaps again and again.
+
+use crate::units::Setting;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Which packets a fault drops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Directions {
+    /// Client to broker.
+    pub to_broker: bool,
+    /// Broker to client.
+    pub to_client: bool,
+}
+
+impl Directions {
+    /// Whether nothing is dropped.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        !self.to_broker && !self.to_client
+    }
+}
+
+/// What of a client is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// This connection only; a reconnect gets through.
+    Flow,
+    /// Everything between this client's address and the broker's: reconnects are cut too.
+    Host,
+}
+
+impl Scope {
+    /// The name in files and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Flow => "flow",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// What a fault does where it does not drop packets. One act hits the broker, and with it every connection to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Act {
+    /// The broker's processes are stopped (`SIGSTOP`); its kernel goes on acknowledging.
+    FreezeBroker,
+    /// The broker's processes are killed (`SIGKILL`); its kernel closes what they held.
+    KillBroker,
+}
+
+impl Act {
+    /// All acts, in the order of the documentation.
+    pub const ALL: [Self; 2] = [Self::FreezeBroker, Self::KillBroker];
+
+    /// The name in profiles and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FreezeBroker => "freeze_broker",
+            Self::KillBroker => "kill_broker",
+        }
+    }
+
+    /// What it does, in words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::FreezeBroker => "the broker's processes are stopped",
+            Self::KillBroker => "the broker's processes are killed",
+        }
+    }
+
+    /// Whether the client must not be told: no RST, FIN or ICMP. A broker that is killed has its kernel say so.
+    #[must_use]
+    pub fn silent(self) -> bool {
+        match self {
+            Self::FreezeBroker => true,
+            Self::KillBroker => false,
+        }
+    }
+
+    /// Whether it can be taken back.
+    #[must_use]
+    pub fn heals(self) -> bool {
+        match self {
+            Self::FreezeBroker => true,
+            Self::KillBroker => false,
+        }
+    }
+}
+
+/// What the cut waits for once its phase has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trigger {
+    /// The next delivery: the cut finds it in the client's hands and not yet acknowledged.
+    InFlight,
+    /// The next segment that the client's kernel received: a heartbeat, on a connection that carries nothing else.
+    AfterHeartbeat,
+}
+
+impl Trigger {
+    /// All triggers, in the order of the documentation.
+    pub const ALL: [Self; 2] = [Self::InFlight, Self::AfterHeartbeat];
+
+    /// The name in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InFlight => "in-flight",
+            Self::AfterHeartbeat => "after-heartbeat",
+        }
+    }
+}
+
+/// A fault that comes again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repeat {
+    /// How often the fault comes altogether, at least 2.
+    pub times: u32,
+    /// The healthy time between a heal and the next cut.
+    pub pause: Duration,
+}
+
+/// A fault: an impairment profile in a scope, for a time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fault {
+    /// Its name in gates and reports: the profile's, where the file gives none.
+    #[serde(default)]
+    pub name: String,
+    /// The profile's name: a file in `netem/`, or `none` for a control.
+    pub profile: String,
+    /// What the profile drops.
+    pub drop: Directions,
+    /// What the profile does beside dropping.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub act: Option<Act>,
+    /// What is cut.
+    pub scope: Scope,
+    /// Healed after this long.
+    pub duration: Setting,
+    /// Comes again after each heal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<Repeat>,
+    /// The cut falls at settle + U(0, this); `None` lets the plan take the arm's own longest period.
+    pub phase_window: Option<Duration>,
+    /// The cut falls at settle + exactly this; `None` is a uniform phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Duration>,
+    /// What the cut waits for once its phase has come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<Trigger>,
+}
+
+impl Fault {
+    /// Its name in gates and reports. Recordings from before faults had names fall back to the profile's.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        if self.name.is_empty() { &self.profile } else { &self.name }
+    }
+
+    /// Whether nothing is done to the path or the peer: everything is watched and counted all the same.
+    #[must_use]
+    pub fn is_control(&self) -> bool {
+        self.drop.is_none() && self.act.is_none()
+    }
+
+    /// Whether RST, FIN and ICMP that reach the client void the trial, as far as the way to the client is cut.
+    #[must_use]
+    pub fn silent(&self) -> bool {
+        self.act.is_none_or(Act::silent)
+    }
+
+    /// How often it comes.
+    #[must_use]
+    pub fn times(&self) -> u32 {
+        self.repeat.map_or(1, |repeat| repeat.times)
+    }
+}

@@ -1,0 +1,118 @@
+//! Reading the faults of a scenario: one by one, and what only shows when all are seen.
+
+use super::error::Findings;
+use super::fault::{Act, Fault, Repeat, Scope};
+use super::profile;
+use super::value::Val;
+use super::walk::Fields;
+use crate::units::{Setting, print_duration};
+
+/// Reads one fault; `None` when its profile is not known, which has been said.
+pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
+    let profile = fields.text("profile")?.to_string();
+    let known = profile::builtin(&profile)?;
+    let (at, trigger) = match fields.get("at").map(|found| &found.val) {
+        Some(Val::Phase(at)) => (*at, None),
+        Some(Val::Trigger(trigger)) => (None, Some(*trigger)),
+        _ => (None, None),
+    };
+    let duration = fields.setting("duration").unwrap_or(Setting::None);
+    let fault = Fault {
+        name: fields.text("name").unwrap_or(&profile).to_string(),
+        profile,
+        drop: known.drop,
+        act: known.act,
+        scope: if fields.text("scope") == Some("host") { Scope::Host } else { Scope::Flow },
+        duration,
+        repeat: repeat(fields, duration, findings),
+        phase_window: fields.time("phase_window"),
+        at,
+        trigger,
+    };
+    check_phase(fields, &fault, findings);
+    check_healing(fields, &fault, findings);
+    Some(fault)
+}
+
+fn repeat(fields: &Fields, duration: Setting, findings: &mut Findings) -> Option<Repeat> {
+    let place = |key: &str| fields.get(key).map_or(fields.at, |found| found.key_at);
+    let times = fields.int("repeat").and_then(|n| u32::try_from(n).ok());
+    match (times, fields.time("pause")) {
+        (Some(_), _) if duration == Setting::None => {
+            let problem = "comes again only after it was healed; write `duration = \"30s\"`";
+            findings.error(place("repeat"), fields.name("repeat"), problem);
+            None
+        }
+        (Some(times), Some(pause)) => Some(Repeat { times, pause }),
+        (Some(_), None) => {
+            let problem = "needs the healthy time between two cuts; write `pause = \"10s\"`";
+            findings.error(place("repeat"), fields.name("repeat"), problem);
+            None
+        }
+        (None, Some(_)) if !fields.has("repeat") => {
+            let problem = "without `repeat` the fault comes once; write `repeat = 2` or remove it";
+            findings.error(place("pause"), fields.name("pause"), problem);
+            None
+        }
+        (None, _) => None,
+    }
+}
+
+fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
+    let place = |key: &str| fields.get(key).map_or(fields.at, |found| found.key_at);
+    if let (Some(at), true) = (fault.at, fields.has("phase_window")) {
+        let problem =
+            format!("the phase is fixed at {} and nothing is drawn; remove one of the two", print_duration(at));
+        findings.error(place("phase_window"), fields.name("phase_window"), problem);
+    }
+    let Some(act) = fault.act.filter(|_| fault.at.is_none()) else { return };
+    let problem = format!(
+        "`{}` hits the broker and with it every connection at once, so its phase can't be drawn for each; write \
+         `at = \"1s\"`",
+        act.name()
+    );
+    let (at, name) = if fields.has("at") { (place("at"), fields.name("at")) } else { (fields.at, fields.name("at")) };
+    findings.error(at, name, problem);
+}
+
+fn check_healing(fields: &Fields, fault: &Fault, findings: &mut Findings) {
+    if fault.duration == Setting::None {
+        return;
+    }
+    let problem = match fault.act {
+        None if fault.is_control() => "a control has nothing to heal; remove it",
+        Some(act) if !act.heals() => "what is killed can't be healed; remove it",
+        _ => return,
+    };
+    let at = fields.get("duration").map_or(fields.at, |found| found.key_at);
+    findings.error(at, fields.name("duration"), problem);
+}
+
+/// Faults that reports could not tell apart, and one that leaves no room for others.
+pub(super) fn together(faults: &[Fields], findings: &mut Findings) {
+    let name = |fields: &Fields| fields.text("name").or(fields.text("profile")).map(str::to_string);
+    let shape = |fields: &Fields| (name(fields), fields.text("scope").unwrap_or("flow").to_string());
+    for (i, fields) in faults.iter().enumerate() {
+        let Some(own) = name(fields) else { continue };
+        if faults[..i].iter().any(|other| shape(other) == shape(fields)) {
+            let problem = if fields.has("name") {
+                format!("`{own}` is taken by a fault above; rename it")
+            } else {
+                "a fault of this profile and scope stands above, and reports could not tell them apart; give each a \
+                 name, such as `name = \"short-cut\"`"
+                    .to_string()
+            };
+            let at = if fields.has("name") { fields.at("name") } else { fields.at };
+            let label = if fields.has("name") { fields.name("name") } else { fields.label.trim_end().to_string() };
+            findings.error(at, label, problem);
+        }
+        let act: Option<Act> = fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
+        if let Some(act) = act.filter(|_| faults.len() > 1) {
+            let problem = format!(
+                "`{}` hits the broker, and with it the connections of every other fault; run it in a scenario of its own",
+                act.name()
+            );
+            findings.error(fields.at("profile"), fields.name("profile"), problem);
+        }
+    }
+}
