@@ -26,8 +26,8 @@ mod walk;
 pub use docs::reference;
 pub use error::{Place, ScenarioError, ScenarioErrors};
 pub use model::{
-    Ack, Arm, BrokerKind, BrokerSettings, Directions, Fault, Gate, Keepalive, Measure, Published, ReaperGeneration,
-    ReaperSettings, Scenario, Scope, Settings, SubjectKind, Tasks,
+    Ack, Arm, BrokerKind, BrokerSettings, Directions, Fault, Gate, HeartbeatThread, Keepalive, Measure, Published,
+    ReaperGeneration, ReaperSettings, Scenario, Scope, Settings, SubjectKind, SyncCall, Tasks,
 };
 pub use read::{ListEntry, from_sets, list_entry, read, read_bytes};
 pub use schema::schema;

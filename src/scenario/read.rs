@@ -219,7 +219,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     for (own, arm) in &read {
         let options = Options { own, defaults: &all.defaults };
         if !all.load.flawed {
-            checks::load(options, arm, load_interval.filter(|_| arm.load), findings);
+            checks::load(options, arm, load_interval.filter(|_| arm.load), &broker, findings);
         }
         checks::trials(own, &all.scenario, arm.trials, all.faults.len(), findings);
     }

@@ -123,8 +123,8 @@ pub(super) fn read(key: &Key, value: &Value) -> Result<(Val, Option<String>), Pr
     }
 }
 
-const LATER: &str =
-    "not available yet in this version; subjects are `tcp-reader`, `tcp-writer`, `lapin`, `redis-blocking`";
+const LATER: &str = "not available yet in this version; subjects are `tcp-reader`, `tcp-writer`, `lapin`, `redis-blocking`, \
+     `amqp-blocking`";
 
 fn expected(kind: Kind) -> &'static str {
     match kind {
@@ -243,9 +243,6 @@ fn choices(values: &[Value], words: &[&str], wrong: Problem) -> Result<(Val, Opt
 }
 
 fn subject(text: &str) -> Result<(), String> {
-    if text == "amqp-blocking" {
-        return Err(format!("`amqp-blocking` is {LATER}"));
-    }
     word(text, &SubjectKind::ALL.map(SubjectKind::name))
 }
 

@@ -45,6 +45,11 @@ pub enum Command {
         /// The trial.
         trial: TrialId,
     },
+    /// Subject: make the synchronous call of the arm now.
+    Call {
+        /// The trial.
+        trial: TrialId,
+    },
     /// Producer: declare the trial's queue and publish a numbered message each interval until closed.
     Publish {
         /// The trial.
@@ -111,6 +116,8 @@ mod tests {
             ack: None,
             frame_max: None,
             peer_reads: false,
+            heartbeat_thread: None,
+            sync_call: None,
             sysctl: [("tcp_retries2".to_string(), 5)].into(),
         };
         let load_interval = Some(Duration::from_micros(333_333));
@@ -118,6 +125,7 @@ mod tests {
             Command::Open { trial: 1, target: target.clone(), settings, load_interval },
             Command::Publish { trial: 2, broker: BrokerKind::Redis, target, interval: Duration::from_secs(1) },
             Command::Fill { trial: 4 },
+            Command::Call { trial: 5 },
             Command::Close { trial: 3 },
             Command::Quit,
         ] {

@@ -38,7 +38,8 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
             _ => {}
         }
     }
-    let acknowledges = case.arm.settings.subject == SubjectKind::Lapin && case.arm.settings.ack.is_some();
+    let amqp = matches!(case.arm.settings.subject, SubjectKind::Lapin | SubjectKind::AmqpBlocking);
+    let acknowledges = amqp && case.arm.settings.ack.is_some();
     for row in rows.values_mut() {
         let consumed = if acknowledges { row.acked_s } else { row.delivered_s };
         row.resolved_s = [consumed, row.reaped_s].into_iter().flatten().min();

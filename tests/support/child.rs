@@ -155,6 +155,8 @@ pub fn settings(subject: SubjectKind) -> Settings {
         ack: None,
         frame_max: None,
         peer_reads: true,
+        heartbeat_thread: None,
+        sync_call: None,
         sysctl: BTreeMap::new(),
     }
 }
