@@ -17,8 +17,10 @@ pub(super) fn of(scene: &Scene<'_>, findings: &Findings) -> FalseAlarm {
         .min_by(|a, b| a.last_chance.lo_s.total_cmp(&b.last_chance.lo_s));
     let longest_silence_s = scene.longest_silence_s();
     let frames = scene.broker_frame_silence().map(|d| d.as_secs_f64());
+    // The read of a call ends with its reply.
     let blocking_read =
-        matches!(s.subject.read_timeout_kind(s.broker), ReadTimeoutKind::Blocking | ReadTimeoutKind::Poll);
+        matches!(s.subject.read_timeout_kind(s.broker), ReadTimeoutKind::Blocking | ReadTimeoutKind::Poll)
+            && !scene.case.conditions.synchronous_call;
     let fires_when_healthy = s
         .read_timeout
         .get()
