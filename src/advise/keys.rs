@@ -216,7 +216,14 @@ keys! {
         a.ask.state = Some(one_of(t, &known)?);
         Ok(())
     };
-    "synchronous_call" | "call", "true", "the client waits for the reply to a call", |a, t| { a.ask.call = Some(flag(t)?); Ok(()) };
+    "synchronous_call" | "call" | "sync_call", "true", "the client waits for the reply to a call (basic.qos is true, none is false)", |a, t| {
+        a.ask.call = Some(match t {
+            "basic.qos" => true,
+            "none" => false,
+            _ => flag(t)?,
+        });
+        Ok(())
+    };
     "age_at_fault", "0s", "time since the last segment at the cut; any: all", |a, t| {
         a.conditions.age_at_fault = if t == "any" { None } else { Some(time(t)?) };
         Ok(())
