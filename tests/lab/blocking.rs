@@ -43,7 +43,7 @@ metric = "agreement"
 min = "97%"
 "#;
 
-/// Arm, fault, phase, outcome and watcher of each trial: what a seed decides.
+/// Arm, fault, phase, outcome and watcher of each trial.
 fn decided(recorded: &Recorded) -> Vec<(String, String, String, Outcome, String)> {
     let of = |row: &TrialRow| {
         (row.arm.clone(), row.fault.clone(), row.phase_s.to_string(), row.outcome, row.watcher.clone())
@@ -52,7 +52,7 @@ fn decided(recorded: &Recorded) -> Vec<(String, String, String, Outcome, String)
 }
 
 #[test]
-fn two_runs_with_one_seed_give_the_same_phases_outcomes_and_watchers() {
+fn two_runs_with_one_seed_give_the_same_phases_and_outcomes() {
     require_root();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("blocking.toml");
@@ -69,7 +69,13 @@ fn two_runs_with_one_seed_give_the_same_phases_outcomes_and_watchers() {
         assert_eq!(output.status.code(), Some(0), "{text}");
         store::read(Path::new(&dir.path().join(name))).unwrap()
     });
-    assert_eq!(decided(&first), decided(&second));
+    // Where two watchers may be the first, which of them it is is not the seed's to decide.
+    let seeded = |recorded: &Recorded| {
+        let of =
+            |(arm, fault, phase, outcome, _): (String, String, String, Outcome, String)| (arm, fault, phase, outcome);
+        decided(recorded).into_iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(seeded(&first), seeded(&second));
     for (arm, fault, phase, outcome, watcher) in decided(&first) {
         let named = match (arm.as_str(), fault.as_str()) {
             // Its check is on the thread that waits: defeated. Only the broker's reset can tell it.
