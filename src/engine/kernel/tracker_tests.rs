@@ -166,11 +166,14 @@ fn with_messages_a_bare_connection_is_watched_until_one_gets_through_again() {
 
 #[test]
 fn a_synchronous_call_is_made_when_the_cut_is_in_force() {
-    let call = "subject = \"amqp-blocking\"\nsync_call = \"basic.qos\"\nheartbeat = \"2s\"";
+    let call = "[[arm]]\nname = \"b\"\nsubject = \"amqp-blocking\"\nsync_call = \"basic.qos\"\nheartbeat = \"2s\"";
     let plan = plan("[fault]\nprofile = \"blackhole\"", call);
     let mut tracker = Tracker::new(&plan, at(0), Duration::from_secs(30));
-    open(&mut tracker, 0, 1);
-    open(&mut tracker, 1, 1);
+    (0..4).for_each(|trial| open(&mut tracker, trial, 1));
     tracker.tick(at(1));
-    assert_eq!(tracker.on_event(&applied(1, 3)), [Order::Call(1)]);
+    // Of the arm that makes calls, and of no other.
+    for trial in &plan.trials {
+        let wanted: Vec<Order> = (trial.arm == 1).then_some(Order::Call(trial.id)).into_iter().collect();
+        assert_eq!(tracker.on_event(&applied(trial.id, 3)), wanted);
+    }
 }
