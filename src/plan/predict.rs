@@ -241,7 +241,8 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
             let in_flight = conditions.state == State::InFlight;
             let (sent_before, sent_after) = match in_flight {
                 true if calls => (DELAYED_ACK, CALLING),
-                true => (DELAYED_ACK, conditions.traffic.ack_after),
+                true if conditions.traffic.client_acks => (DELAYED_ACK, conditions.traffic.ack_after),
+                true => (DELAYED_ACK, Duration::ZERO),
                 false => (Duration::ZERO, Duration::ZERO),
             };
             variants.push(Variant { case, sent_before, sent_after });
