@@ -194,6 +194,13 @@ pub enum Kind {
         /// The message.
         message: u64,
     },
+    /// The client makes a synchronous call, whose reply it waits for.
+    Called {
+        /// Which attempt's connection.
+        attempt: u32,
+        /// The method: `basic.qos`.
+        method: String,
+    },
     /// A bare TCP writer handed a numbered message to its kernel.
     Sent {
         /// Which attempt's connection.

@@ -165,7 +165,12 @@ fn configuration(settings: &BrokerSettings, password: &str) -> String {
         // Its files lie in memory; what counts as little space on a server would stop it here.
         "disk_free_limit.absolute = 1MB".into(),
         "tcp_listen_options.backlog = 4096".into(),
+        // One of these keys written replaces the whole list of RabbitMQ's own, so the others are written as they are there.
+        // Without `linger` a connection that it gives up is not reset: its FIN waits behind unacknowledged data.
         "tcp_listen_options.nodelay = true".into(),
+        "tcp_listen_options.linger.on = true".into(),
+        "tcp_listen_options.linger.timeout = 0".into(),
+        "tcp_listen_options.exit_on_close = false".into(),
         "log.console = false".into(),
         "log.file = rabbitmq.log".into(),
         "log.file.level = info".into(),
@@ -194,6 +199,8 @@ mod tests {
     fn the_configuration_carries_what_the_scenario_sets_and_no_more() {
         let plain = configuration(&BrokerSettings::default(), "pw");
         assert!(plain.contains("default_pass = pw\n"));
+        // A broker that gives a connection up resets it, as it does with no configuration at all.
+        assert!(plain.contains("linger.on = true\n") && plain.contains("linger.timeout = 0\n"), "{plain}");
         assert!(!plain.contains("heartbeat =") && !plain.contains("consumer_timeout"));
         let set = BrokerSettings {
             heartbeat: Some(Setting::After(Duration::from_secs(5))),

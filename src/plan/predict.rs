@@ -6,7 +6,7 @@
 
 use super::model::{Plan, Trial, Window};
 use super::outlook::Collected;
-use crate::scenario::{Act, Arm, BrokerKind, Fault, Scenario, Scope, SubjectKind};
+use crate::scenario::{Act, Arm, BrokerKind, Fault, HeartbeatThread, Scenario, Scope, SubjectKind};
 use crate::timers::{
     self, Case, Conditions, Detection, Environment, FaultKind, FaultScope, KernelVersion, Peer, State, Traffic,
     Watcher, parse_hz,
@@ -33,6 +33,8 @@ const WORK: Duration = Duration::from_millis(50);
 
 /// Retransmission timeouts that are tried between the least and the most.
 const MOST_TIMEOUTS: u32 = 256;
+/// From the cut until a client that was told to has made its synchronous call, at most: the word passes two processes.
+const CALLING: Duration = Duration::from_millis(300);
 
 /// What the model has to know about the machine. The default is the reference machine: HZ 250, Linux 6.18, and the
 /// sysctls that every new network namespace starts with, whatever the host's are (`tcp_sk_init` in
@@ -114,6 +116,9 @@ pub struct Variant {
     pub sent_before: Duration,
     /// How much later than the cut a segment that had passed it may still arrive.
     pub arrives_after: Duration,
+    /// How much later than the cut a segment may leave: an acknowledgement that was being worked for, or a call that the cut
+    /// brings about.
+    pub sent_after: Duration,
 }
 
 /// The model's answer for a trial.
@@ -173,7 +178,8 @@ pub fn forecast(variants: &[Variant]) -> Forecast {
         let never = prediction.detection == Detection::NEVER;
         let earliest = |lo: f64| (lo - variant.sent_before.as_secs_f64()).max(0.0);
         let lo_s = prediction.detection.lo_s.map(earliest);
-        let hi_s = prediction.detection.hi_s.map(|hi| hi + (REACTION + variant.arrives_after).as_secs_f64());
+        let late = REACTION + variant.arrives_after + variant.sent_after;
+        let hi_s = prediction.detection.hi_s.map(|hi| hi + late.as_secs_f64());
         window = Some(match window {
             None => Window { lo_s, hi_s },
             Some(known) => Window {
@@ -208,7 +214,9 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
         // Its peer answers the single messages of a slow writer at once.
         SubjectKind::TcpWriter if arm.settings.peer_reads => ROUND_TRIP,
         // The last segments before a window closes are acknowledged late: RTO 216 ms at the median.
-        SubjectKind::TcpWriter | SubjectKind::Lapin | SubjectKind::RedisBlocking => ROUND_TRIP + DELAYED_ACK,
+        SubjectKind::TcpWriter | SubjectKind::Lapin | SubjectKind::RedisBlocking | SubjectKind::AmqpBlocking => {
+            ROUND_TRIP + DELAYED_ACK
+        }
     };
     let jiffy = Duration::from_secs_f64(1.0 / f64::from(machine.hz.unwrap_or(250).max(1)));
     let mut states = vec![conditions(scenario, arm, trial, load)];
@@ -219,7 +227,8 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
         states.push(Conditions { keepalive_probed: false, ..states[0] });
     }
     let sends = settings.negotiated_heartbeat().is_some() || states[0].traffic.client_acks;
-    if real_broker && sends && fault.drop.to_client {
+    let calls = arm.settings.sync_call.is_some();
+    if real_broker && sends && fault.drop.to_client && !calls {
         states.push(Conditions { state: State::InFlight, ..states[0] });
     }
     let (least, most) = arm.settings.link.map(|link| link.round_trip()).unwrap_or_default();
@@ -249,9 +258,14 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
                 lives_until_the_cut(&case, scenario.settle + trial.phase)?;
             }
             let in_flight = conditions.state == State::InFlight;
-            let delayed = if in_flight { DELAYED_ACK } else { Duration::ZERO };
+            let (sent_before, sent_after) = match in_flight {
+                true if calls => (DELAYED_ACK, CALLING),
+                true if conditions.traffic.client_acks => (DELAYED_ACK, conditions.traffic.ack_after),
+                true => (DELAYED_ACK, Duration::ZERO),
+                false => (Duration::ZERO, Duration::ZERO),
+            };
             // What had passed the cut, and whose answer had not.
-            variants.push(Variant { case, sent_before: delayed.max(most), arrives_after });
+            variants.push(Variant { case, sent_before: sent_before.max(most), arrives_after, sent_after });
         }
         round_trip += jiffy;
     }
@@ -305,7 +319,7 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
     if let Some(why) = settings.link.and_then(|link| link.unknown_to_the_model()) {
         return Err(why.to_string());
     }
-    let told = settings.subject == SubjectKind::Lapin && !fault.drop.to_client;
+    let told = settings.subject.broker() == BrokerKind::Rabbitmq && !fault.drop.to_client;
     if told && scenario.broker.consumer_timeout.is_some_and(|limit| limit < scenario.horizon + Duration::from_secs(60))
     {
         return Err("the broker's consumer_timeout reaches the client as the end of its channel".to_string());
@@ -346,6 +360,7 @@ fn settings(scenario: &Scenario, arm: &Arm) -> timers::Settings {
         SubjectKind::TcpReader => (timers::Subject::TcpReader, timers::BrokerKind::None),
         SubjectKind::TcpWriter => (timers::Subject::TcpWriter, timers::BrokerKind::None),
         SubjectKind::Lapin => (timers::Subject::Lapin, timers::BrokerKind::RabbitMq),
+        SubjectKind::AmqpBlocking => (timers::Subject::AmqpBlocking, timers::BrokerKind::RabbitMq),
         SubjectKind::RedisBlocking => (timers::Subject::RedisBlocking, timers::BrokerKind::Redis),
     };
     let stock = timers::Settings::stock(subject, broker);
@@ -355,6 +370,10 @@ fn settings(scenario: &Scenario, arm: &Arm) -> timers::Settings {
         read_timeout: own.read_timeout,
         heartbeat: own.heartbeat,
         broker_heartbeat: scenario.broker.heartbeat.unwrap_or(stock.broker_heartbeat),
+        heartbeat_thread: match own.heartbeat_thread {
+            Some(HeartbeatThread::Own) => timers::HeartbeatThread::Own,
+            _ => timers::HeartbeatThread::Same,
+        },
         keepalive: own.keepalive.map(|k| timers::Keepalive { idle: k.idle, interval: k.interval, probes: k.probes }),
         tcp_user_timeout: own.tcp_user_timeout,
         prefetch: own.prefetch.map_or(stock.prefetch, u32::from),
@@ -376,11 +395,15 @@ fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Durati
             conditions.window_closed_for = Some(closed.saturating_sub(FILLING));
             conditions.window_closed_spread = FILLING.min(closed);
         }
-        SubjectKind::Lapin => {
+        SubjectKind::Lapin | SubjectKind::AmqpBlocking => {
             traffic.broker_messages = load;
             traffic.client_acks = load.is_some();
             traffic.ack_after =
                 if arm.settings.ack == Some(crate::scenario::Ack::Late) { WORK } else { Duration::ZERO };
+            if arm.settings.sync_call.is_some() {
+                conditions.synchronous_call = true;
+                conditions.state = State::InFlight;
+            }
         }
         SubjectKind::RedisBlocking => {
             // An idle BRPOP is answered after half of the read timeout, and followed by the next one.

@@ -22,6 +22,10 @@ pub enum OptionName {
     Heartbeat,
     /// `basic.qos`.
     Prefetch,
+    /// Which thread ticks the AMQP heartbeat.
+    HeartbeatThread,
+    /// A call that waits for its reply at the cut.
+    SyncCall,
     /// When a message is acknowledged.
     Ack,
     /// AMQP's largest frame.
@@ -38,12 +42,14 @@ pub enum OptionName {
 
 impl OptionName {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::ConnectTimeout,
         Self::ReadTimeout,
         Self::Keepalive,
         Self::TcpUserTimeout,
         Self::Heartbeat,
+        Self::HeartbeatThread,
+        Self::SyncCall,
         Self::Prefetch,
         Self::Ack,
         Self::FrameMax,
@@ -62,6 +68,8 @@ impl OptionName {
             Self::Keepalive => "keepalive",
             Self::TcpUserTimeout => "tcp_user_timeout",
             Self::Heartbeat => "heartbeat",
+            Self::HeartbeatThread => "heartbeat_thread",
+            Self::SyncCall => "sync_call",
             Self::Prefetch => "prefetch",
             Self::Ack => "ack",
             Self::FrameMax => "frame_max",
@@ -122,7 +130,7 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
         // The kernel's options work on every TCP socket, every subject bounds its own handshake, and the path is below all.
         (_, O::ConnectTimeout | O::Keepalive | O::TcpUserTimeout | O::Link | O::Sysctl | O::Load) => Applies::Yes,
 
-        (S::TcpReader | S::RedisBlocking, O::ReadTimeout) => Applies::Yes,
+        (S::TcpReader | S::RedisBlocking | S::AmqpBlocking, O::ReadTimeout) => Applies::Yes,
         (S::TcpWriter, O::ReadTimeout) => {
             Applies::No { why: "the writer never waits in a read: it sleeps in poll(), where SO_RCVTIMEO does nothing" }
         }
@@ -134,11 +142,24 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
         (S::TcpReader, O::PeerReads) => {
             Applies::No { why: "the reader sends nothing that its peer could leave unread; it is for a `tcp-writer`" }
         }
-        (S::Lapin | S::RedisBlocking, O::PeerReads) => {
+        (S::Lapin | S::RedisBlocking | S::AmqpBlocking, O::PeerReads) => {
             Applies::No { why: "a real broker always reads; it is for a `tcp-writer` against the embedded peer" }
         }
 
-        (S::Lapin, O::Heartbeat | O::Prefetch | O::Ack | O::FrameMax) => Applies::Yes,
+        (S::Lapin | S::AmqpBlocking, O::Heartbeat | O::Prefetch | O::Ack | O::FrameMax) => Applies::Yes,
+
+        (S::AmqpBlocking, O::HeartbeatThread | O::SyncCall) => Applies::Yes,
+        (S::Lapin, O::HeartbeatThread) => {
+            Applies::No { why: "its heartbeats are timers of its own event loop, which nothing blocks" }
+        }
+        (S::Lapin, O::SyncCall) => {
+            Applies::No { why: "its calls are asynchronous: none blocks the thread that reads; use `amqp-blocking`" }
+        }
+        (S::TcpReader | S::TcpWriter | S::RedisBlocking, O::HeartbeatThread) => {
+            Applies::No { why: "it has no heartbeat that a thread could tick" }
+        }
+        (S::TcpReader | S::TcpWriter, O::SyncCall) => NO_AMQP_TCP,
+        (S::RedisBlocking, O::SyncCall) => Applies::No { why: "a BRPOP is a call that waits for its reply already" },
 
         (S::TcpReader | S::TcpWriter, O::Heartbeat) => NO_HEARTBEAT_TCP,
         (S::TcpReader | S::TcpWriter, O::Prefetch | O::FrameMax) => NO_AMQP_TCP,
@@ -170,14 +191,15 @@ mod tests {
                 }
             }
         }
-        // 6 for everybody, read_timeout for the two that block, 4 of AMQP for lapin, peer_reads for the writer.
-        assert_eq!(yes, 6 * 4 + 2 + 4 + 1);
+        // 6 for everybody, read_timeout for the three that block, 4 of AMQP for each of its clients and 2 for the one that
+        // blocks, peer_reads for the writer.
+        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 1);
     }
 
     #[test]
     fn a_read_timeout_is_for_blocking_readers_only() {
         let with = |subject| applies(subject, OptionName::ReadTimeout).is_yes();
-        assert_eq!(SubjectKind::ALL.map(with), [true, false, false, true]);
+        assert_eq!(SubjectKind::ALL.map(with), [true, false, false, true, true]);
     }
 
     #[test]

@@ -31,8 +31,8 @@ pub use error::{Place, ScenarioError, ScenarioErrors};
 pub use fault::{Act, Directions, Fault, Repeat, Scope, Trigger};
 pub use link::Link;
 pub use model::{
-    Ack, Arm, BrokerKind, BrokerSettings, Gate, Keepalive, Measure, Published, ReaperGeneration, ReaperSettings,
-    Scenario, Settings, SubjectKind, Tasks,
+    Ack, Arm, BrokerKind, BrokerSettings, Gate, HeartbeatThread, Keepalive, Measure, Published, ReaperGeneration,
+    ReaperSettings, Scenario, Settings, SubjectKind, SyncCall, Tasks,
 };
 pub use read::{ListEntry, from_sets, list_entry, read, read_bytes};
 pub use schema::schema;

@@ -220,7 +220,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     for (own, arm) in &read {
         let options = Options { own, defaults: &all.defaults };
         if !all.load.flawed {
-            checks::load(options, arm, load_interval.filter(|_| arm.load), findings);
+            checks::load(options, arm, load_interval.filter(|_| arm.load), &broker, findings);
         }
         if let Some(link) = arm.settings.link.as_ref().filter(|_| !own.flawed && !all.defaults.flawed) {
             link::check(options, link, findings);

@@ -149,7 +149,8 @@ pub(super) const OPTIONS: &[Key] = &[
         Kind::Setting(MILLIS),
         "`none`",
         "read_timeout = \"30s\"",
-        "`SO_RCVTIMEO` on a blocking socket. A `redis-blocking` subject asks the server to answer within half of it.",
+        "`SO_RCVTIMEO` on a blocking socket. A `redis-blocking` subject asks the server to answer within half of it; an \
+         `amqp-blocking` one is bounded from the last bytes of the broker's on, heartbeats included.",
         &["socket_timeout", "so_rcvtimeo", "rcvtimeo", "timeout"],
     ),
     optional(
@@ -173,8 +174,27 @@ pub(super) const OPTIONS: &[Key] = &[
         Kind::Setting(HEARTBEAT),
         "`none`: asks for 0, and lapin adopts the broker's",
         "heartbeat = \"10s\"",
-        "The AMQP heartbeat to ask for, whole seconds. The broker's own may be smaller and wins.",
+        "The AMQP heartbeat to ask for, whole seconds. The broker's own may be smaller and wins. An `amqp-blocking` subject \
+         takes 0 for none at all, as py-amqp does.",
         &["hb", "broker_heartbeat"],
+    ),
+    optional(
+        "heartbeat_thread",
+        Kind::Choice(&["own", "same"]),
+        "`same`",
+        "heartbeat_thread = \"own\"",
+        "Which thread of an `amqp-blocking` subject sends heartbeats and checks the broker's: one of its `own`, every third \
+         of a heartbeat, or the `same` that consumes, which gets to run only when a message has arrived.",
+        &["heartbeat_in_pthread"],
+    ),
+    optional(
+        "sync_call",
+        Kind::Choice(&["none", "basic.qos"]),
+        "`none`",
+        "sync_call = \"basic.qos\"",
+        "A call that an `amqp-blocking` subject makes as soon as the cut is in force, so that it waits for a reply that \
+         can't come. Until then the subject polls, as Celery's event loop does, and `read_timeout` bounds the call alone.",
+        &["synchronous_call", "call"],
     ),
     optional(
         "prefetch",

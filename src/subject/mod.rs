@@ -7,6 +7,12 @@
 //! they say.
 
 mod amqp;
+mod amqp_blocking;
+mod amqp_frames;
+mod amqp_handshake;
+mod amqp_heartbeat;
+mod amqp_ticker;
+mod amqp_wire;
 mod attempts;
 mod causes;
 mod child;

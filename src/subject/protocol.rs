@@ -46,6 +46,11 @@ pub enum Command {
         /// The trial.
         trial: TrialId,
     },
+    /// Subject: make the synchronous call of the arm now.
+    Call {
+        /// The trial.
+        trial: TrialId,
+    },
     /// Producer: declare the trial's queue and publish a numbered message each interval until closed.
     Publish {
         /// The trial.
@@ -127,6 +132,8 @@ mod tests {
             frame_max: None,
             peer_reads: false,
             link: None,
+            heartbeat_thread: None,
+            sync_call: None,
             sysctl: [("tcp_retries2".to_string(), 5)].into(),
         };
         let load_interval = Some(Duration::from_micros(333_333));
@@ -143,6 +150,7 @@ mod tests {
                 },
                 first: Duration::from_micros(1),
             },
+            Command::Call { trial: 5 },
             Command::Close { trial: 3 },
             Command::Quit,
         ] {

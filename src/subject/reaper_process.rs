@@ -41,7 +41,8 @@ impl Role for Reaper {
             Command::Open { trial, .. }
             | Command::Publish { trial, .. }
             | Command::Republish { trial, .. }
-            | Command::Fill { trial } => {
+            | Command::Fill { trial }
+            | Command::Call { trial } => {
                 self.reporter.note(format!("the reaper knows tasks only, no connection of trial {trial}"));
             }
         }

@@ -6,7 +6,7 @@ use super::protocol::Command;
 use super::report::Reporter;
 use super::stop::{Gate, Stop};
 use super::tasks::TaskLog;
-use super::{lapin_client, redis_client, tcp_reader, tcp_writer};
+use super::{amqp_blocking, lapin_client, redis_client, tcp_reader, tcp_writer};
 use crate::events::Source;
 use crate::scenario::SubjectKind;
 use crate::units::TrialId;
@@ -25,7 +25,7 @@ const OPENING: usize = 64;
 const STACK_BYTES: usize = 256 * 1024;
 
 /// The libraries that are under test here, as `Cargo.lock` has them (a test holds them to it).
-pub(super) const LIBRARIES: [(&str, &str); 2] = [("lapin", "4.12.3"), ("redis", "1.8.1")];
+pub(super) const LIBRARIES: [(&str, &str); 3] = [("amq-protocol", "10.6.3"), ("lapin", "4.12.3"), ("redis", "1.8.1")];
 
 pub(super) fn main(args: &[String]) -> i32 {
     child::run(args, Source::Subject, &LIBRARIES, |reporter| {
@@ -72,6 +72,11 @@ impl Role for Subjects {
                     stop.let_fill();
                 }
             }
+            Command::Call { trial } => {
+                if let Some(stop) = self.open.get(&trial) {
+                    stop.call();
+                }
+            }
             Command::Close { trial } => {
                 if let Some(stop) = self.open.remove(&trial) {
                     stop.stop();
@@ -92,6 +97,7 @@ impl Subjects {
             SubjectKind::TcpReader => tcp_reader::run,
             SubjectKind::TcpWriter => tcp_writer::run,
             SubjectKind::RedisBlocking => redis_client::run,
+            SubjectKind::AmqpBlocking => amqp_blocking::run,
             SubjectKind::Lapin => {
                 let gate = self.openings.clone();
                 self.runtime()?.spawn(lapin_client::run(trial, gate));

@@ -24,6 +24,6 @@ pub use environment::{Environment, KernelVersion, parse_hz, sysctl_since};
 pub use kernel::keepalive::Keepalive;
 pub use perturb::Perturbation;
 pub use prediction::{Detection, FalseAlarm, Instant, Prediction, Trace, WatcherPrediction, WatcherState};
-pub use settings::{BrokerKind, Peer, ReadTimeoutKind, Reaper, Settings, Subject};
+pub use settings::{BrokerKind, HeartbeatThread, Peer, ReadTimeoutKind, Reaper, Settings, Subject};
 pub use span::{Span, Window};
 pub use watcher::{Side, UnknownWatcher, Watcher};

@@ -61,7 +61,8 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
             _ => {}
         }
     }
-    let acknowledges = case.arm.settings.subject == SubjectKind::Lapin && case.arm.settings.ack.is_some();
+    let amqp = matches!(case.arm.settings.subject, SubjectKind::Lapin | SubjectKind::AmqpBlocking);
+    let acknowledges = amqp && case.arm.settings.ack.is_some();
     let finish = |(mut row, by): (MessageRow, Consumed)| {
         let at = |seen: Option<(Offset, u32)>| seen.map(|(at, _)| at);
         (row.delivered_s, row.acked_s, row.finished_s) = (at(by.delivered), at(by.acked), at(by.finished));

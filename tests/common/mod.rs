@@ -54,7 +54,7 @@ fn setting(seconds: Option<f64>) -> Setting {
 impl Setup {
     pub fn arm(&self, name: &str, trials: u32) -> Arm {
         let subject = *SubjectKind::ALL.iter().find(|k| k.name() == self.subject).expect("a known subject");
-        let lapin = subject == SubjectKind::Lapin;
+        let lapin = matches!(subject, SubjectKind::Lapin | SubjectKind::AmqpBlocking);
         let keepalive = Keepalive { idle: Duration::from_secs(5), interval: Duration::from_secs(1), probes: 3 };
         let settings = Settings {
             subject,
@@ -68,6 +68,8 @@ impl Setup {
             frame_max: lapin.then_some(4096),
             peer_reads: true,
             link: None,
+            heartbeat_thread: None,
+            sync_call: None,
             sysctl: BTreeMap::new(),
         };
         Arm { name: name.into(), settings, trials, load: true }

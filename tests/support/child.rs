@@ -156,6 +156,8 @@ pub fn settings(subject: SubjectKind) -> Settings {
         frame_max: None,
         peer_reads: true,
         link: None,
+        heartbeat_thread: None,
+        sync_call: None,
         sysctl: BTreeMap::new(),
     }
 }

@@ -410,8 +410,8 @@ impl<'a> Run<'a> {
             Kind::FaultApplied { tuple, .. } => {
                 self.observers.tell(Told::Watch { tuple: *tuple, trial, client: self.arm_of(trial), cut: true });
             }
-            Kind::Sent { .. } | Kind::Notice { .. } | Kind::FaultHealed { .. } => {
-                let wrote = matches!(event.kind, Kind::Sent { .. });
+            Kind::Sent { .. } | Kind::Called { .. } | Kind::Notice { .. } | Kind::FaultHealed { .. } => {
+                let wrote = matches!(event.kind, Kind::Sent { .. } | Kind::Called { .. });
                 self.observers.tell(Told::Look { trial, client: self.arm_of(trial), wrote });
             }
             Kind::Requeued { message } => {
@@ -490,6 +490,10 @@ impl<'a> Run<'a> {
             Order::Fill(trial) => {
                 let arm = self.arm_of(trial);
                 self.children[arm].send(&Command::Fill { trial });
+            }
+            Order::Call(trial) => {
+                let arm = self.arm_of(trial);
+                self.children[arm].send(&Command::Call { trial });
             }
             Order::Cut { trial, at, tuple } => {
                 let Some(planned) = self.plan.trial(trial) else { return };

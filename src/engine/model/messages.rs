@@ -8,7 +8,7 @@ use super::WORK;
 use super::course::Course;
 use super::draw::Schedule;
 use crate::events::Kind;
-use crate::scenario::{Ack, ReaperGeneration, SubjectKind};
+use crate::scenario::{Ack, BrokerKind, ReaperGeneration, SubjectKind};
 use crate::timers::Watcher;
 use crate::units::Offset;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub fn events(course: &Course<'_>) -> Vec<(Offset, Kind)> {
     let mut messages = match kind {
         SubjectKind::TcpReader => reader(course),
         SubjectKind::TcpWriter => writer(course),
-        SubjectKind::Lapin => rabbitmq(course),
+        SubjectKind::Lapin | SubjectKind::AmqpBlocking => rabbitmq(course),
         SubjectKind::RedisBlocking => redis(course),
     };
     reap(course, &mut messages);
@@ -55,7 +55,7 @@ pub fn events(course: &Course<'_>) -> Vec<(Offset, Kind)> {
             SubjectKind::TcpWriter => say(message.published, Kind::Sent { attempt: message.attempt, message: id }),
             _ => say(message.published, Kind::Published { message: id }),
         }
-        if matches!(kind, SubjectKind::Lapin | SubjectKind::RedisBlocking) {
+        if kind.broker() != BrokerKind::None {
             say(message.published, Kind::Confirmed { message: id });
         }
         for &(at, attempt, redelivered) in &message.deliveries {
@@ -285,7 +285,7 @@ fn reap(course: &Course<'_>, messages: &mut [Message]) {
         let steps = (at.0 - first_sweep.0).div_euclid(interval) + 1;
         Offset(first_sweep.0.saturating_add(steps.saturating_mul(interval)))
     };
-    let acknowledges = course.arm.settings.subject == SubjectKind::Lapin;
+    let acknowledges = course.arm.settings.subject.broker() == BrokerKind::Rabbitmq;
     for message in messages {
         // From its first delivery on a task is running, and this rule is not about it any more.
         let begun = message.deliveries.iter().map(|(at, ..)| *at).min();
