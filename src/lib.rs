@@ -5,6 +5,7 @@
 pub mod advise;
 pub mod cli;
 pub mod config;
+pub mod doctor;
 pub mod engine;
 pub mod events;
 pub mod fault;

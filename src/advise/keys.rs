@@ -7,7 +7,7 @@ use super::facts::redis_keepalive;
 use super::situations::FaultName;
 use crate::timers::application::broker::{RabbitMqVersion, default_consumer_timeout};
 use crate::timers::application::reapers::AirflowGeneration;
-use crate::timers::{FaultScope, Keepalive, Row, State};
+use crate::timers::{FaultScope, Keepalive, Row, State, parse_hz};
 use crate::units::{Setting, parse_duration, parse_rate};
 use std::time::Duration;
 
@@ -247,10 +247,8 @@ keys! {
         Ok(())
     };
     "hz", "250", "CONFIG_HZ, at both ends", |a, t| {
-        match number(t)? {
-            hz @ 24..=1200 => (a.client.hz, a.broker.hz) = (hz, hz),
-            _ => return Err(format!("`{t}` is not a HZ; write for example 100, 250 or 1000")),
-        }
+        let hz = parse_hz(t)?;
+        (a.client.hz, a.broker.hz) = (hz, hz);
         Ok(())
     };
     "rtt", "20ms", "the path's round-trip time", |a, t| { (a.client.rtt, a.broker.rtt) = (time(t)?, time(t)?); Ok(()) };

@@ -20,8 +20,10 @@ mod list;
 mod machine;
 mod predict;
 mod progress;
+mod redact;
 mod report;
 mod run;
+mod usage;
 mod vm;
 
 pub use exit::{Exit, Failure};
@@ -40,10 +42,7 @@ pub fn main(args: &[OsString]) -> u8 {
     }
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { Exit::Usage.code() } else { Exit::Held.code() };
-        }
+        Err(error) => return refuse(&error),
     };
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
@@ -58,8 +57,27 @@ pub fn main(args: &[OsString]) -> u8 {
     match result {
         Ok(exit) => exit.code(),
         Err(failure) => {
-            say!("halfopen: {}", failure.text);
+            say!("halfopen: {}", redact::redact(&failure.text));
             failure.exit.code()
+        }
+    }
+}
+
+/// Help and version are no errors, and `halfopen` alone is answered with help; all else is one line.
+fn refuse(error: &clap::Error) -> u8 {
+    use clap::error::ErrorKind;
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            Exit::Held.code()
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            Exit::Usage.code()
+        }
+        _ => {
+            say!("halfopen: {}", redact::redact(&usage::one_line(error)));
+            Exit::Usage.code()
         }
     }
 }
@@ -70,6 +88,7 @@ fn hidden(role: &str, args: &[OsString]) -> u8 {
         "__init" => crate::host::init::init_main(args),
         "__supervise" => crate::host::supervise::supervise_main(args),
         crate::lab::vm::SUBCOMMAND => crate::lab::vm::guest_main(&texts()),
+        crate::doctor::PROBE => crate::doctor::probe_main(args),
         "__engine" => engine::engine_main(args),
         "__subject" => crate::subject::subject_main(&texts()),
         "__producer" => crate::subject::producer_main(&texts()),

@@ -4,9 +4,12 @@ use super::args::{EngineName, LabName, RunArgs};
 use super::exit::{Exit, Failure};
 use super::guest::{Guest, run_in_guest};
 use super::jobs::side_by_side;
+use super::redact::redact;
 use super::{machine, pretty, print};
 use crate::engine::job::{FACTS_FILE, Facts, JOB_FILE, Job};
+use crate::engine::kernel::descriptors;
 use crate::engine::model::{self, ModelError};
+use crate::host::process::nofile_within_reach;
 use crate::host::programs::Program;
 use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervise};
 use crate::host::{clock, journal, signals};
@@ -56,7 +59,7 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     if args.dry_run {
         return dry_run(&all, args.json);
     }
-    all.iter().try_for_each(|ready| preflight(&ready.plan))?;
+    all.iter().try_for_each(|ready| preflight(ready, args.lab))?;
     run_each(&all, args, carry_out)
 }
 
@@ -76,7 +79,7 @@ fn run_each(all: &[Ready], args: &RunArgs, one: CarryOut) -> Result<Exit, Failur
             Ok(done) => done,
             // What the other scenarios said is not lost with it.
             Err(failure) => {
-                say!("halfopen: {}: {}", ready.path.display(), failure.text);
+                say!("halfopen: {}: {}", ready.path.display(), redact(&failure.text));
                 (failure.exit, serde_json::Value::Null)
             }
         };
@@ -140,7 +143,7 @@ fn simulate(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_js
 fn finish(dir: &RunDir, exit: Exit, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
     let (judged, summary) = super::report::render(dir, !args.json)?;
     if !args.json {
-        say!("halfopen: the run directory is {}", dir.path().display());
+        super::report::point_to(dir);
     }
     Ok((exit.and(judged), summary))
 }
@@ -336,6 +339,9 @@ fn supervised(dir: &RunDir, ready: &Ready, args: &RunArgs) -> Result<(Ended, Opt
         | InitError::UserNamespace { .. }
         | InitError::Namespaces { .. }
         | InitError::Setup { .. } => Failure::new(Exit::Cannot, e.to_string()),
+        InitError::Journal(e) => {
+            Failure::new(Exit::Cannot, format!("{e}; name a directory of your own in HALFOPEN_STATE_DIR"))
+        }
         other => harness(&other),
     })
 }
@@ -358,8 +364,8 @@ fn take_facts(out: &Path) -> Facts {
 }
 
 /// What can be known to be missing before anything is made.
-fn preflight(plan: &Plan) -> Result<(), Failure> {
-    for kind in &plan.scenario.broker.kinds {
+fn preflight(ready: &Ready, lab: LabName) -> Result<(), Failure> {
+    for kind in &ready.plan.scenario.broker.kinds {
         let needed: &[Program] = match kind {
             BrokerKind::None => &[],
             BrokerKind::Rabbitmq => &[Program::RabbitmqServer, Program::Epmd],
@@ -368,6 +374,21 @@ fn preflight(plan: &Plan) -> Result<(), Failure> {
         if let Some(missing) = needed.iter().find(|p| p.locate().is_none()) {
             return Err(Failure::new(Exit::Cannot, format!("{} is not installed; {}", missing.name(), missing.mend())));
         }
+    }
+    if lab == LabName::Vm {
+        // A guest is root of its own kernel.
+        return Ok(());
+    }
+    let need = descriptors(&ready.plan);
+    let limit = nofile_within_reach(need.count);
+    if limit < need.count {
+        let (file, process, count) = (ready.path.display(), &need.process, need.count);
+        let text = format!(
+            "{file}: {process} needs {count} file descriptors and the hard limit is {limit}; raise it (as root: `ulimit \
+             -Hn {count}`; for good: `nofile` in /etc/security/limits.conf, or LimitNOFILE= of the service), or lower \
+             --trials"
+        );
+        return Err(Failure::new(Exit::Cannot, text));
     }
     Ok(())
 }

@@ -122,6 +122,20 @@ pub struct Counters {
     pub icmp_to_client: u64,
 }
 
+impl Counters {
+    /// Packets to the broker that were offered and neither dropped by the fault nor passed on.
+    #[must_use]
+    pub fn lost_to_broker(&self) -> u64 {
+        self.offered_to_broker.saturating_sub(self.dropped_to_broker).saturating_sub(self.passed_to_broker)
+    }
+
+    /// Packets to the client that were offered and neither dropped by the fault nor passed on.
+    #[must_use]
+    pub fn lost_to_client(&self) -> u64 {
+        self.offered_to_client.saturating_sub(self.dropped_to_client).saturating_sub(self.passed_to_client)
+    }
+}
+
 /// What happened. Kinds may be added; a reader skips those that it does not know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]

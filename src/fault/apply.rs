@@ -10,6 +10,9 @@ use crate::host::nft::{Element, NftClient, NftError, Op, Reading, RuleHandle};
 use crate::units::Offset;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+/// How often a trial's counts are read until they add up. One packet takes some microseconds from hook to hook.
+const READINGS: u32 = 4;
+
 /// When a change of the faults came into force: after `before`, not later than `after`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Applied {
@@ -166,11 +169,24 @@ impl FaultTable {
         Ok(self.trials.iter().filter(|(_, t)| dropped(t)).map(|(trial, _)| *trial).collect())
     }
 
-    /// Reads one trial's counts.
+    /// Reads one trial's counts. A packet that is between two hooks while they are read has been offered and is neither
+    /// dropped nor passed yet: such a reading is made again, a few times.
     ///
     /// # Errors
     /// When the trial is not cut, or its elements can't be read.
     pub fn counters_of(&mut self, trial: TrialId) -> Result<TrialReading, FaultError> {
+        let mut read = self.read_once(trial)?;
+        for _ in 1..READINGS {
+            if read.counters.lost_to_broker() + read.counters.lost_to_client() == 0 {
+                break;
+            }
+            std::thread::yield_now();
+            read = self.read_once(trial)?;
+        }
+        Ok(read)
+    }
+
+    fn read_once(&mut self, trial: TrialId) -> Result<TrialReading, FaultError> {
         let failed = |source| FaultError::Trial { what: "read the counters of", trial, source };
         let installed = self.trials.get(&trial).ok_or(FaultError::NotCut(trial))?;
         let wanted: Vec<_> = installed.present().map(|p| p.element).collect();

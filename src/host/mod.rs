@@ -21,3 +21,4 @@ pub mod programs;
 pub mod secret;
 pub mod signals;
 pub mod supervise;
+pub mod userns;

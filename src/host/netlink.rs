@@ -5,9 +5,12 @@
 
 use crate::host::netns::NetNs;
 use futures::TryStreamExt;
+use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::link::{InfoData, InfoVeth};
 use rtnetlink::packet_route::neighbour::NeighbourState;
 use rtnetlink::packet_route::route::{RouteScope, RouteType};
+use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use std::collections::HashMap;
 use std::fmt;
@@ -155,6 +158,45 @@ pub fn read_sysctl(ns: &NetNs, name: &str) -> io::Result<i64> {
             .parse()
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("net.{name} is not a number")))
     })
+}
+
+/// Whether this kernel has a queueing discipline, its module loaded if need be.
+///
+/// It is asked to put one on the loopback without the options that every one of them wants: `ENOENT` is the answer where
+/// there is none of the name, `EINVAL` where there is.
+///
+/// # Errors
+/// Any other refusal: no right to it, no loopback.
+pub fn has_qdisc(ns: &NetNs, kind: &str) -> io::Result<bool> {
+    let answer = ns.run(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(async {
+            let (connection, mut handle, _) = rtnetlink::new_connection()?;
+            let connection = tokio::spawn(connection);
+            let mut message = TcMessage::with_index(1);
+            message.header.parent = TcHandle::ROOT;
+            message.attributes.push(TcAttribute::Kind(kind.to_string()));
+            let mut request = NetlinkMessage::from(RouteNetlinkMessage::NewQueueDiscipline(message));
+            request.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
+            let mut answers = handle.request(request).map_err(plain)?;
+            let mut result = Ok(());
+            while let Some(answer) = futures::StreamExt::next(&mut answers).await {
+                if let NetlinkPayload::Error(error) = answer.payload
+                    && error.code.is_some()
+                {
+                    result = Err(error.to_io());
+                }
+            }
+            connection.abort();
+            result
+        })
+    });
+    match answer {
+        Ok(()) => Ok(true),
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(true),
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+        Err(e) => Err(e),
+    }
 }
 
 /// The file of a setting. A link's name may contain dots, but none of the harness's does.

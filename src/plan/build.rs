@@ -83,7 +83,7 @@ pub fn build(mut scenario: Scenario, overrides: &Overrides) -> Result<Plan, Plan
         (0..scenario.arms.len()).map(|arm| draws(&scenario, arm, handed_over.as_deref())).collect();
     let trials: Vec<Trial> = slots.into_iter().filter_map(|(id, slot)| trial(id, slot, &draws[slot.arm])).collect();
     let estimate = estimate(&scenario, &trials);
-    Ok(Plan { scenario, trials, estimate, doubts: Vec::new() })
+    Ok(Plan { scenario, trials, estimate, doubts: Vec::new(), outlooks: Vec::new() })
 }
 
 fn check(scenario: &Scenario, overrides: &Overrides) -> Result<(), PlanError> {

@@ -8,11 +8,12 @@ pub mod address;
 mod build;
 mod describe;
 mod model;
+mod outlook;
 pub mod phase;
 mod predict;
 mod tasks;
 
 pub use build::{Overrides, PlanError, build};
 pub use describe::{ArmLine, Description, describe};
-pub use model::{Plan, Trial, Window};
+pub use model::{Outlook, Outlooks, Plan, Trial, Window};
 pub use predict::{Forecast, Machine, Variant, forecast, predict, variants};

@@ -5,9 +5,11 @@
 //! phases that the run itself decides (when the last message came before the cut): a window covers all of them.
 
 use super::model::{Plan, Trial, Window};
+use super::outlook::Collected;
 use crate::scenario::{Arm, BrokerKind, Directions, Fault, Scenario, Scope, SubjectKind};
 use crate::timers::{
-    self, Case, Conditions, Detection, Environment, FaultKind, FaultScope, KernelVersion, Peer, State, Traffic, Watcher,
+    self, Case, Conditions, Detection, Environment, FaultKind, FaultScope, KernelVersion, Peer, State, Traffic,
+    Watcher, parse_hz,
 };
 use crate::units::Setting;
 use std::collections::BTreeMap;
@@ -63,10 +65,7 @@ impl Machine {
         let shape = || format!("`{text}` is no assumption; write hz=1000, kernel=6.1 or sysctl.tcp_retries2=8");
         let (key, value) = text.split_once('=').ok_or_else(shape)?;
         match key.trim() {
-            "hz" => {
-                let hz = value.trim().parse().ok().filter(|hz| (1..=10_000).contains(hz));
-                self.hz = Some(hz.ok_or_else(shape)?);
-            }
+            "hz" => self.hz = Some(parse_hz(value)?),
             "kernel" => self.kernel = Some(value.parse()?),
             key => {
                 let name = key.strip_prefix("sysctl.").ok_or_else(shape)?;
@@ -124,19 +123,23 @@ pub struct Forecast {
 /// Fills in what the model predicts for every trial of the plan; where it knows nothing, [`Plan::doubts`] says why.
 pub fn predict(plan: &mut Plan, machine: &Machine) {
     let mut known: BTreeMap<(usize, usize, Duration), Result<Forecast, String>> = BTreeMap::new();
+    let mut outlooks = Collected::default();
     plan.doubts = machine.doubts();
     for trial in &mut plan.trials {
         let Some(arm) = plan.scenario.arms.get(trial.arm) else { continue };
         // Only a window's age at the cut depends on the drawn phase.
         let phase = if arm.settings.peer_reads { Duration::ZERO } else { trial.phase };
         let answer = known.entry((trial.arm, trial.fault, phase)).or_insert_with(|| {
-            let known = variants(&plan.scenario, trial, machine).map(|variants| forecast(&variants))?;
-            heals_too_late(&plan.scenario.faults[trial.fault], known)
+            let variants = variants(&plan.scenario, trial, machine)?;
+            let known = heals_too_late(&plan.scenario.faults[trial.fault], forecast(&variants))?;
+            outlooks.add(trial.arm, trial.fault, &variants);
+            Ok(known)
         });
         let forecast = answer.as_ref().ok();
         trial.predicted = forecast.map(|forecast| forecast.window);
         trial.predicted_watchers = forecast.map(|forecast| forecast.watchers.clone()).unwrap_or_default();
     }
+    plan.outlooks = outlooks.finish();
     for ((arm, fault, _), answer) in &known {
         let Err(why) = answer else { continue };
         // That a control has no window needs no words.

@@ -129,6 +129,9 @@ fn the_arms_sysctls_are_over_the_machines_and_assumptions_over_both() {
     for wrong in ["tcp_retries2=5", "sysctl.tcp_retries=5", "hz=0", "hz", "kernel=linux", "sysctl.tcp_retries2=x"] {
         assert!(machine.assume(wrong).is_err(), "{wrong}");
     }
+    let refused = |text: &str| reference().assume(text).unwrap_err();
+    assert!(refused("hz=7").contains("100, 250, 300, 1000"), "{}", refused("hz=7"));
+    assert!(refused("kernel=0.0").contains("from 2.6 on"), "{}", refused("kernel=0.0"));
 }
 
 #[test]

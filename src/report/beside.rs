@@ -1,12 +1,13 @@
 //! Many tasks and few trials, and stuck durations beside published ones.
 
+use super::CellRows;
 use super::sentences::{Name, plural};
 use super::summary::{NamedCount, PublishedSummary, StuckBeside, Summary, TaskSummary};
 use super::text::seconds;
 use crate::plan::Plan;
 use crate::stats::plain_quantile;
 use crate::units::print_duration;
-use crate::verdict::TrialRow;
+use crate::verdict::{Judged, TrialRow};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -24,21 +25,20 @@ pub(super) fn tasks(plan: &Plan) -> Option<TaskSummary> {
     })
 }
 
-/// The published distribution with the same numbers of each cell, given as arm, fault, scope and rows.
-pub(super) fn published<'r>(
-    plan: &Plan,
-    cells: impl Iterator<Item = (&'r str, &'r str, &'r str, Vec<&'r TrialRow>)>,
-) -> Option<PublishedSummary> {
+/// The published distribution with the same numbers of each cell.
+pub(super) fn published(plan: &Plan, judged: &Judged, cells: &[CellRows]) -> Option<PublishedSummary> {
     let published = plan.scenario.published.as_ref()?;
     let (from_s, to_s) = (published.from.as_secs_f64(), published.to.as_secs_f64());
-    let here = cells.map(|(arm, fault, scope, rows)| {
+    let here = cells.iter().map(|cell| {
+        let (arm, fault) = (&plan.scenario.arms[cell.arm], &plan.scenario.faults[cell.fault]);
+        let rows: Vec<&TrialRow> = cell.rows.iter().map(|i| &judged.trials[*i]).collect();
         let stuck: Vec<f64> = rows.iter().filter_map(|r| r.stuck_s).map(|s| s.as_secs()).collect();
         let within = stuck.iter().filter(|s| (from_s..=to_s).contains(*s)).count();
         let over_all = |sum: f64| (!stuck.is_empty()).then(|| sum / stuck.len() as f64);
         StuckBeside {
-            arm: arm.to_string(),
-            fault: fault.to_string(),
-            scope: scope.to_string(),
+            arm: arm.name.clone(),
+            fault: fault.profile.clone(),
+            scope: fault.scope.name().to_string(),
             n: stuck.len(),
             mean_s: over_all(stuck.iter().sum()),
             median_s: plain_quantile(&stuck, 0.5),

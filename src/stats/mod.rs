@@ -2,7 +2,7 @@
 //!
 //! Pure. A trial that was not detected within its horizon is censored: it counts in every denominator and in every
 //! quantile, and in no mean. A mean is never alone: it carries its `n`. What is left out: where the numbers come from,
-//! and curves, tests between arms and attribution.
+//! and confidence bands, tests between arms and attribution.
 
 mod hlog;
 mod share;
@@ -10,4 +10,4 @@ mod survival;
 
 pub use hlog::{HlogEntry, HlogError, read_hlog, tag_of, write_hlog};
 pub use share::{Share, clopper_pearson, wilson};
-pub use survival::{Mean, Observation, Spread, mean, plain_quantile, quantile, spread};
+pub use survival::{Mean, Observation, Spread, Step, curve, mean, plain_quantile, quantile, spread};

@@ -17,10 +17,10 @@ mod settings;
 mod span;
 mod watcher;
 
-pub use compose::{predict, step};
+pub use compose::{OFF, predict, step};
 pub use conditions::{Case, Conditions, Fault, FaultKind, FaultScope, Row, State, Traffic};
 pub use draw::Phases;
-pub use environment::{Environment, KernelVersion};
+pub use environment::{Environment, KernelVersion, parse_hz};
 pub use kernel::keepalive::Keepalive;
 pub use perturb::Perturbation;
 pub use prediction::{Detection, FalseAlarm, Instant, Prediction, Trace, WatcherPrediction, WatcherState};

@@ -48,6 +48,7 @@ pub(super) fn objection(certificate: Option<(Counters, bool)>, fault: &Fault) ->
         return (!drop.is_none()).then_some(VoidReason::CertificateMissing);
     };
     let dropped_outside = (!drop.to_broker && c.dropped_to_broker > 0) || (!drop.to_client && c.dropped_to_client > 0);
+    let lost_otherwise = (drop.to_broker && c.lost_to_broker() > 0) || (drop.to_client && c.lost_to_client() > 0);
     let checks = [
         (!drop.is_none() && !intact, VoidReason::RulesNotIntact),
         (!drop.is_none() && c.icmp_to_client > 0, VoidReason::IcmpReachedClient),
@@ -56,6 +57,7 @@ pub(super) fn objection(certificate: Option<(Counters, bool)>, fault: &Fault) ->
         (drop.to_broker && c.passed_to_broker > 0, VoidReason::PassedToBroker),
         (drop.to_client && c.passed_to_client > 0, VoidReason::PassedToClient),
         (dropped_outside, VoidReason::DroppedOutsideFault),
+        (lost_otherwise, VoidReason::LostOtherwise),
     ];
     checks.into_iter().find_map(|(objects, reason)| objects.then_some(reason))
 }

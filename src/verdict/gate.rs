@@ -76,6 +76,12 @@ pub fn exit_code(results: &[GateResult], rows: &[TrialRow], complete: bool) -> u
     }
 }
 
+/// Whether so many void trials of a cell are too many.
+#[must_use]
+pub fn too_void(void: usize, all: usize) -> bool {
+    void as f64 > MOST_VOID * all as f64
+}
+
 fn has_void_cell(rows: &[TrialRow]) -> bool {
     let mut cells: BTreeMap<(&str, &str, &str), (usize, usize)> = BTreeMap::new();
     for row in rows {
@@ -83,7 +89,7 @@ fn has_void_cell(rows: &[TrialRow]) -> bool {
         cell.0 += usize::from(row.outcome == Outcome::Void);
         cell.1 += 1;
     }
-    cells.is_empty() || cells.values().any(|(void, all)| *void as f64 > MOST_VOID * *all as f64)
+    cells.is_empty() || cells.values().any(|(void, all)| too_void(*void, *all))
 }
 
 fn judge_gate(gate: &Gate, rows: &[TrialRow]) -> GateResult {

@@ -78,11 +78,14 @@ pub enum VoidReason {
     PassedToClient,
     /// Packets were dropped in a direction that is not cut.
     DroppedOutsideFault,
+    /// Packets came in a direction that is cut and neither the fault dropped them nor did they pass: something else took
+    /// them, and the cut is not what was measured.
+    LostOtherwise,
 }
 
 impl VoidReason {
     /// The code of every reason, in the order of the documentation.
-    pub const CODES: [&'static str; 15] = [
+    pub const CODES: [&'static str; 16] = [
         "interrupted",
         "never_connected",
         "never_ready",
@@ -98,6 +101,7 @@ impl VoidReason {
         "passed_to_broker",
         "passed_to_client",
         "dropped_outside_fault",
+        "lost_otherwise",
     ];
 
     /// The stable part of the reason, for counting.
@@ -119,6 +123,7 @@ impl VoidReason {
             Self::PassedToBroker => "passed_to_broker",
             Self::PassedToClient => "passed_to_client",
             Self::DroppedOutsideFault => "dropped_outside_fault",
+            Self::LostOtherwise => "lost_otherwise",
         }
     }
 

@@ -169,6 +169,8 @@ row! {
         predicted_watcher: String,
         /// Whether the watcher is one of these; empty where either is not known.
         watcher_agrees: Option<bool>,
+        /// Who gave the connection up at the other end, by the broker's or the peer's own words; empty for "not known".
+        broker_watcher: String,
     }
 }
 

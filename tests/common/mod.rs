@@ -1,6 +1,8 @@
 //! A plan for the tests that start from recorded events.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod mini;
+
 use halfopen::events::Event;
 use halfopen::plan::{Plan, Trial, Window};
 use halfopen::scenario::{
@@ -123,7 +125,7 @@ pub fn plan(arms: Vec<Arm>, faults: Vec<Fault>, horizon_s: f64, gates: Vec<Gate>
         published: None,
         warnings: Vec::new(),
     };
-    Plan { scenario, trials, estimate: Duration::from_secs(90), doubts: Vec::new() }
+    Plan { scenario, trials, estimate: Duration::from_secs(90), doubts: Vec::new(), outlooks: Vec::new() }
 }
 
 fn trial(id: TrialId, arm: usize, fault: usize, j: u32) -> Trial {

@@ -10,6 +10,9 @@ mod fault;
 mod kill;
 mod lab;
 mod observe;
+#[path = "../support/place.rs"]
+mod place;
+mod rootless;
 mod supervisor;
 mod support;
 mod vm;

@@ -5,6 +5,7 @@
 
 mod children;
 mod cutter;
+mod descriptors;
 mod looks;
 mod observers;
 mod registry;
@@ -12,6 +13,7 @@ mod run;
 mod tracker;
 mod watch;
 
+pub use descriptors::{Need, descriptors};
 pub use run::{Ending, EngineError, Progress, run};
 
 use crate::events::Event;

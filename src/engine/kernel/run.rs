@@ -12,7 +12,8 @@ use crate::events::{Event, Kind, Source, Tuple};
 use crate::fault::FaultTable;
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
-use crate::host::process::on_end;
+use crate::host::process::{nofile_within_reach, on_end};
+use crate::host::userns::mapped_user;
 use crate::host::{procfs, signals};
 use crate::lab::{ADMIN, ArmNet, Lab, LabError, LabSpec, Patience, RouterNs};
 use crate::observe::SockDiag;
@@ -160,6 +161,14 @@ fn lab_spec(job: &Job) -> LabSpec<'_> {
     }
 }
 
+/// What the run may do less than root on the machine itself could, where that is so.
+fn rights() -> Vec<String> {
+    let user = mapped_user().map(|user| format!("privileges: a user namespace of user {user}"));
+    let within_reach = nofile_within_reach(NOFILE);
+    let few = (within_reach < NOFILE).then(|| format!("descriptors: {within_reach} a process, by the hard limit"));
+    user.into_iter().chain(few).collect()
+}
+
 impl<'a> Run<'a> {
     fn start(
         plan: &'a Plan,
@@ -181,16 +190,22 @@ impl<'a> Run<'a> {
         let registry = Registry::default();
         let observers = Observers::start(clock, &registry, &sender, &lab, diags()?).map_err(harness("observers"))?;
         facts.sources.extend(observers.sources());
+        facts.sources.extend(rights());
         let (requests, orders) = channel();
+        let (tell, priority) = channel();
         let cutter = Cutter::new(clock, table, diags()?, sender.clone());
         let cutter = std::thread::Builder::new()
             .name("cutter".into())
             .spawn(move || {
-                // Without the right to it the brackets get wider, and say so themselves.
-                let _ = crate::host::priority::real_time();
+                // Nobody who asks is gone before the answer.
+                let _ = tell.send(crate::host::priority::real_time());
                 cutter.serve(&orders)
             })
             .map_err(harness("cutter"))?;
+        if let Ok(Err(why)) = priority.recv() {
+            // The brackets say by themselves what that costs.
+            facts.sources.push(format!("cuts: at ordinary priority ({why})"));
+        }
         let mut run = Self {
             plan,
             clock,

@@ -22,6 +22,9 @@ use super::span::Span;
 use super::watcher::{Side, Watcher};
 use std::time::Duration;
 
+/// Why a watcher that nobody set stays silent.
+pub const OFF: &str = "it is off";
+
 /// A watcher that fires.
 #[derive(Debug, Clone)]
 struct Fire {
@@ -251,7 +254,7 @@ pub fn predict(case: &Case) -> Prediction {
         }
         let (state, why) = match findings.silent.iter().find(|(w, ..)| *w == watcher) {
             Some((_, state, why)) => (*state, why.clone()),
-            None => (WatcherState::NeverArmed, "it is off".to_string()),
+            None => (WatcherState::NeverArmed, OFF.to_string()),
         };
         WatcherPrediction { watcher, side, state, lo_s: None, hi_s: None, why }
     };
