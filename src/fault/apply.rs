@@ -1,14 +1,14 @@
 //! Putting faults in force in a namespace, and reading what they did.
 
 use super::render::{Counted, Cut, Placed, again_ops, cut_ops, heal_ops, placed};
-use super::rules::{SETS, TABLE, install_ops};
+use super::rules::{DROPPED_FLOW, DROPPED_HOST, SETS, TABLE, install_ops};
 use super::{FaultError, error};
 use crate::events::{Counters, TrialId};
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
 use crate::host::nft::{Element, NftClient, NftError, Op, Reading, RuleHandle};
 use crate::units::Offset;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// How often a trial's counts are read until they add up. One packet takes some microseconds from hook to hook.
 const READINGS: u32 = 4;
@@ -163,6 +163,28 @@ impl FaultTable {
         let rules_intact = self.check_rules().map_err(FaultError::Counters)?;
         let reading = |installed: &Installed| installed.reading(rules_intact, |e| counts.get(e).copied());
         Ok(self.trials.iter().map(|(trial, installed)| (*trial, reading(installed))).collect())
+    }
+
+    /// The trials that have had a packet dropped since their cut and were not healed. Two sets are read, and the rules
+    /// are not looked at.
+    ///
+    /// # Errors
+    /// When the sets can't be read.
+    pub fn dropping(&mut self) -> Result<HashSet<TrialId>, FaultError> {
+        let mut hit = HashSet::new();
+        for set in [&DROPPED_FLOW, &DROPPED_HOST] {
+            let used = self.trials.values().any(|t| t.present().any(|p| p.element.set == set));
+            if used {
+                let read = self.client.elements(set, |reading| {
+                    if reading.packets > 0 {
+                        hit.insert(Element { set, key: reading.key });
+                    }
+                });
+                read.map_err(FaultError::Counters)?;
+            }
+        }
+        let dropped = |t: &Installed| t.present().any(|p| p.counts.drops() && hit.contains(&p.element));
+        Ok(self.trials.iter().filter(|(_, t)| dropped(t)).map(|(trial, _)| *trial).collect())
     }
 
     /// Reads one trial's counts. A packet that is between two hooks while they are read has been offered and is neither

@@ -1,6 +1,7 @@
 //! A real RabbitMQ of the run's own: its files, its configuration, its port mapper, its start.
 
 use super::broker::{Broker, Patience, wait_ready};
+use super::code_path::CodePath;
 use super::{LabError, LabSpec, Programs, amqp};
 use crate::host::netns::NetNs;
 use crate::host::process::{Launch, Process, Stream};
@@ -22,6 +23,9 @@ const EPMD_PORT: u16 = 4369;
 /// whose clock moves only when all sleep, time that never passes. Nothing else depends on it.
 const NO_BUSY_WAITING: &str = "+sbwt none +sbwtdcpu none +sbwtdio none";
 
+/// Where it finds Erlang and the shell's tools.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// Starts it and waits for a login.
 pub(super) fn start(
     spec: &LabSpec<'_>,
@@ -37,7 +41,7 @@ pub(super) fn start(
     };
     let io = |what: &'static str| move |source: io::Error| LabError::Io { kind: KIND, what, source };
     let password = password().map_err(io("make a password"))?;
-    let files = Files::new(spec.work_dir.join("rabbitmq"));
+    let files = Files::new(spec.work_dir.join("rabbitmq"), CodePath::find(program, PATH));
     files.write(spec.brokers, &password).map_err(io("write its files"))?;
     // Before it and as a child of our own: the one that Erlang would start detaches and outlives the broker.
     let epmd = start_epmd(epmd, &spec.run_id, &files, server, patience)?;
@@ -87,11 +91,12 @@ fn start_epmd(
 
 struct Files {
     dir: PathBuf,
+    code_path: Option<CodePath>,
 }
 
 impl Files {
-    fn new(dir: PathBuf) -> Self {
-        Self { dir }
+    fn new(dir: PathBuf, code_path: Option<CodePath>) -> Self {
+        Self { dir, code_path }
     }
 
     fn log(&self) -> PathBuf {
@@ -110,6 +115,9 @@ impl Files {
         fs::write(self.dir.join("rabbitmq.conf"), configuration(settings, password))?;
         fs::write(self.dir.join("enabled_plugins"), "[].\n")?;
         fs::write(self.dir.join("rabbitmq-env.conf"), "")?;
+        if let Some(code) = &self.code_path {
+            code.link_plugins(&self.dir.join("plugins"))?;
+        }
         let cookie = self.dir.join("home/.erlang.cookie");
         fs::write(&cookie, crate::host::secret::password()?)?;
         // Erlang refuses a cookie that others can read.
@@ -120,8 +128,10 @@ impl Files {
     fn environment(&self, run_id: &str, nofile: u64) -> Vec<(String, OsString)> {
         let file = |name: &str| self.dir.join(name).into_os_string();
         let text = |value: &str| OsString::from(value);
+        let code_path = self.code_path.as_ref().map_or_else(String::new, CodePath::arguments);
+        let plugins = self.code_path.is_some().then(|| ("RABBITMQ_PLUGINS_DIR", file("plugins")));
         [
-            ("PATH", text("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")),
+            ("PATH", text(PATH)),
             ("LANG", text("C.UTF-8")),
             // The log's clock.
             ("TZ", text("UTC")),
@@ -140,10 +150,11 @@ impl Files {
             ("RUNNING_UNDER_SYSTEMD", text("true")),
             ("ERL_EPMD_ADDRESS", text("127.0.0.1")),
             ("ERL_EPMD_PORT", text(&EPMD_PORT.to_string())),
-            ("ERL_AFLAGS", text(&format!("{NO_BUSY_WAITING} -start_epmd false"))),
+            ("ERL_AFLAGS", text(&format!("{NO_BUSY_WAITING} -start_epmd false {code_path}"))),
             ("ERL_MAX_PORTS", text(&nofile.max(1024).to_string())),
         ]
         .into_iter()
+        .chain(plugins)
         .map(|(name, value)| (name.to_string(), value))
         .collect()
     }

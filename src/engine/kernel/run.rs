@@ -8,7 +8,7 @@ use super::observers::Observers;
 use super::registry::Registry;
 use super::tracker::{Order, Tracker};
 use crate::engine::job::{Facts, Job};
-use crate::events::{Event, Kind, Source};
+use crate::events::{Event, Kind, Source, Tuple};
 use crate::fault::FaultTable;
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
@@ -405,10 +405,10 @@ impl<'a> Run<'a> {
         match &event.kind {
             Kind::Connected { tuple, .. } => {
                 self.registry.add(*tuple, trial);
-                self.observers.tell(Told::Watch { tuple: *tuple, trial, client: self.arm_of(trial), cut: false });
+                self.observers.tell(self.watch(*tuple, trial, false));
             }
             Kind::FaultApplied { tuple, .. } => {
-                self.observers.tell(Told::Watch { tuple: *tuple, trial, client: self.arm_of(trial), cut: true });
+                self.observers.tell(self.watch(*tuple, trial, true));
             }
             Kind::Sent { .. } | Kind::Called { .. } | Kind::Notice { .. } | Kind::FaultHealed { .. } => {
                 let wrote = matches!(event.kind, Kind::Sent { .. } | Kind::Called { .. });
@@ -421,6 +421,13 @@ impl<'a> Run<'a> {
             }
             _ => {}
         }
+    }
+
+    fn watch(&self, tuple: Tuple, trial: TrialId, cut: bool) -> Told {
+        let client = self.arm_of(trial);
+        // The bare sockets' owners report each of their writes; a client library writes when it likes.
+        let candid = self.plan.scenario.arms[client].settings.subject.broker() == BrokerKind::None;
+        Told::Watch { tuple, trial, client, cut, candid }
     }
 
     fn target(&self, trial: TrialId, server: std::net::Ipv4Addr, kind: BrokerKind) -> Target {
