@@ -15,6 +15,7 @@ mod keys;
 mod link;
 pub mod matrix;
 mod model;
+mod options;
 pub mod profile;
 mod read;
 mod schema;

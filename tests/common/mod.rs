@@ -6,7 +6,7 @@ pub mod mini;
 use halfopen::events::Event;
 use halfopen::plan::{Plan, Trial, Window};
 use halfopen::scenario::{
-    Ack, Arm, BrokerSettings, Directions, Fault, Gate, Keepalive, Scenario, Scope, Settings, SubjectKind,
+    Act, Ack, Arm, BrokerSettings, Directions, Fault, Gate, Keepalive, Repeat, Scenario, Scope, Settings, SubjectKind,
 };
 use halfopen::units::{Setting, TrialId};
 use serde::Deserialize;
@@ -23,6 +23,8 @@ pub struct Setup {
     pub scope: String,
     pub horizon_s: f64,
     pub healed_after_s: Option<f64>,
+    /// How often the fault comes, where it comes again.
+    pub times: Option<u32>,
     pub keepalive: bool,
     pub user_timeout_s: Option<f64>,
     pub read_timeout_s: Option<f64>,
@@ -38,6 +40,7 @@ impl Default for Setup {
             scope: "flow".into(),
             horizon_s: 60.0,
             healed_after_s: None,
+            times: None,
             keepalive: true,
             user_timeout_s: None,
             read_timeout_s: None,
@@ -80,14 +83,14 @@ impl Setup {
             "blackhole" => (true, true),
             "to-broker" => (true, false),
             "to-client" => (false, true),
-            "none" => (false, false),
+            "none" | "frozen-broker" => (false, false),
             other => panic!("no such fault: {other}"),
         };
         Fault {
             name: self.fault.clone(),
             profile: self.fault.clone(),
-            act: None,
-            repeat: None,
+            act: (self.fault == "frozen-broker").then_some(Act::FreezeBroker),
+            repeat: self.times.map(|times| Repeat { times, pause: Duration::from_secs(3) }),
             trigger: None,
             drop: Directions { to_broker, to_client },
             scope: if self.scope == "host" { Scope::Host } else { Scope::Flow },
