@@ -11,7 +11,8 @@ const MILLIS: Limits = Limits { min: ms(1), max: DAY, step: ms(1), usual: (ms(10
 const KEEPALIVE_SECS: Limits = Limits { min: secs(1), max: secs(32_767), step: secs(1), usual: (secs(1), secs(7_200)) };
 
 /// An AMQP heartbeat: whole seconds in 16 bits.
-pub(super) const HEARTBEAT: Limits = Limits { min: secs(1), max: secs(65_535), step: secs(1), usual: (secs(1), secs(3_600)) };
+pub(super) const HEARTBEAT: Limits =
+    Limits { min: secs(1), max: secs(65_535), step: secs(1), usual: (secs(1), secs(3_600)) };
 
 /// The fields of `keepalive`.
 pub(super) const KEEPALIVE: &[Key] = &[

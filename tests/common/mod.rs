@@ -6,7 +6,7 @@ pub mod mini;
 use halfopen::events::Event;
 use halfopen::plan::{Plan, Trial, Window};
 use halfopen::scenario::{
-    Act, Ack, Arm, BrokerSettings, Directions, Fault, Gate, Keepalive, Repeat, Scenario, Scope, Settings, SubjectKind,
+    Ack, Act, Arm, BrokerSettings, Directions, Fault, Gate, Keepalive, Repeat, Scenario, Scope, Settings, SubjectKind,
 };
 use halfopen::units::{Setting, TrialId};
 use serde::Deserialize;
