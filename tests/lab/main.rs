@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "a test times what it waits for and starts the program under test")]
 
 mod blocking;
+mod certificate;
 mod common;
 mod fault;
 mod jobs;
