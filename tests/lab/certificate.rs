@@ -67,12 +67,8 @@ impl Case {
         let read = self.table.counters_of(0).expect("the trial's counters");
         let read_at = self.lab.clock.now();
         let connected = Kind::Connected { attempt: 0, tuple: self.connection.tuple };
-        let in_force = Kind::FaultApplied {
-            tuple: cut,
-            before: applied.before,
-            after: applied.after,
-            age_at_fault_s: Some(0.0),
-        };
+        let in_force =
+            Kind::FaultApplied { tuple: cut, before: applied.before, after: applied.after, age_at_fault_s: Some(0.0) };
         let events = [
             (self.opened, Source::Subject, Kind::Connecting { attempt: 0 }),
             (self.opened, Source::Subject, connected),
@@ -98,10 +94,8 @@ fn reject_with(lab: &Lab, with: &str) {
         "table ip elsewhere {{\n chain first {{\n type filter hook forward priority -400\n ip protocol tcp ip daddr 10.128.0.0/10 \
          reject with {with}\n }}\n}}\n"
     );
-    let mut nft = lab
-        .router
-        .run(|| Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn())
-        .expect("the nft tool");
+    let mut nft =
+        lab.router.run(|| Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn()).expect("the nft tool");
     nft.stdin.take().expect("a pipe").write_all(rules.as_bytes()).expect("nft reads");
     assert!(nft.wait().expect("nft ends").success());
 }
@@ -160,7 +154,8 @@ fn a_rule_that_goes_midway_voids() {
 
 #[test]
 fn an_answer_instead_of_a_drop_voids() {
-    for (with, expected) in [("tcp reset", "rst_reached_client"), ("icmp type host-unreachable", "icmp_reached_client")] {
+    for (with, expected) in [("tcp reset", "rst_reached_client"), ("icmp type host-unreachable", "icmp_reached_client")]
+    {
         let mut case = Case::new();
         let tuple = case.connection.tuple;
         reject_with(&case.lab, with);
