@@ -6,7 +6,7 @@
 use crate::events::{SocketSnapshot, Tuple};
 use crate::host::netns::NetNs;
 use crate::host::nlmsg::{self, Message, u32_ne};
-use netlink_packet_core::{Emitable, NLM_F_DUMP, NLM_F_REQUEST};
+use netlink_packet_core::{Emitable, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST};
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_SOCK_DIAG};
 use std::io;
@@ -16,6 +16,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const SOCK_DESTROY: u16 = 21;
 const ATTRIBUTE_INFO: u16 = 2;
 /// Length of `struct inet_diag_msg`, before the attributes.
 const DIAG_HEADER_LEN: usize = 72;
@@ -104,13 +105,11 @@ impl SockDiag {
     /// # Errors
     /// When the socket fails.
     pub fn get(&mut self, tuple: Tuple) -> Result<Option<SocketSnapshot>, SockDiagError> {
-        let mut id = SocketId::new_v4();
-        id.source_address = IpAddr::V4(*tuple.local.ip());
-        id.source_port = tuple.local.port();
-        id.destination_address = IpAddr::V4(*tuple.peer.ip());
-        id.destination_port = tuple.peer.port();
-        id.cookie = [0xff; 8];
-        self.encode(States(u32::MAX), id, 0);
+        Ok(self.find(tuple)?.map(|(_, snapshot)| snapshot))
+    }
+
+    fn find(&mut self, tuple: Tuple) -> Result<Option<([u8; 8], SocketSnapshot)>, SockDiagError> {
+        self.encode(States(u32::MAX), identity(tuple, ANY_COOKIE), 0);
         let mut found = None;
         self.exchange("look up a socket", |message| {
             if message.kind == nlmsg::ERROR {
@@ -120,13 +119,56 @@ impl SockDiag {
                 };
             }
             // The kernel falls back on a listener of the same port where the connection is gone.
-            found = parse(message.payload).filter(|(t, _)| *t == tuple).map(|(_, snapshot)| snapshot);
+            let own = parse(message.payload).filter(|(t, _)| *t == tuple).map(|(_, snapshot)| snapshot);
+            found = cookie(message.payload).zip(own);
             ControlFlow::Break(Ok(()))
         })?;
         Ok(found)
     }
 
+    /// Ends a connection from outside: its owner's calls fail with `ECONNABORTED`, and the kernel sends a RST, which whoever
+    /// wants silence has to drop on its way. `false` where there is no such connection.
+    ///
+    /// # Errors
+    /// Without `CAP_NET_ADMIN` over the namespace, or where the kernel was built without `CONFIG_INET_DIAG_DESTROY`.
+    pub fn destroy(&mut self, tuple: Tuple) -> Result<bool, SockDiagError> {
+        // By its cookie: where the connection is gone meanwhile, the kernel would take the listener of the port instead.
+        match self.find(tuple)? {
+            Some((cookie, _)) => self.destroy_exactly(tuple, cookie),
+            None => Ok(false),
+        }
+    }
+
+    fn destroy_exactly(&mut self, tuple: Tuple, cookie: [u8; 8]) -> Result<bool, SockDiagError> {
+        self.encode_as(SOCK_DESTROY, States(u32::MAX), identity(tuple, cookie), NLM_F_ACK);
+        let mut there = true;
+        self.exchange("end a connection (needs a kernel with CONFIG_INET_DIAG_DESTROY)", |message| {
+            match nlmsg::acknowledgement(message) {
+                Some((0, _)) => ControlFlow::Break(Ok(())),
+                Some((libc::ENOENT | libc::ESTALE, _)) => {
+                    there = false;
+                    ControlFlow::Break(Ok(()))
+                }
+                _ => ControlFlow::Break(Err(refusal(message))),
+            }
+        })?;
+        Ok(there)
+    }
+
+    /// Whether [`Self::destroy`] works here, tried on a connection that can't exist.
+    ///
+    /// # Errors
+    /// As `destroy`.
+    pub fn can_destroy(&mut self) -> Result<(), SockDiagError> {
+        let nowhere = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 1);
+        self.destroy_exactly(Tuple { local: nowhere, peer: nowhere }, [0; 8]).map(drop)
+    }
+
     fn encode(&mut self, states: States, socket_id: SocketId, flags: u16) {
+        self.encode_as(SOCK_DIAG_BY_FAMILY, states, socket_id, flags);
+    }
+
+    fn encode_as(&mut self, kind: u16, states: States, socket_id: SocketId, flags: u16) {
         // AF_INET and IPPROTO_TCP fit into a byte.
         let request = InetRequest {
             family: libc::AF_INET as u8,
@@ -139,7 +181,7 @@ impl SockDiag {
         let length = nlmsg::HEADER_LEN + REQUEST_LEN;
         self.request.clear();
         self.request.extend((length as u32).to_ne_bytes());
-        self.request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+        self.request.extend(kind.to_ne_bytes());
         self.request.extend((NLM_F_REQUEST | flags).to_ne_bytes());
         self.request.extend(self.sequence.to_ne_bytes());
         self.request.resize(length, 0);
@@ -170,6 +212,24 @@ impl SockDiag {
             }
         }
     }
+}
+
+/// Stands for any cookie (`INET_DIAG_NOCOOKIE`).
+const ANY_COOKIE: [u8; 8] = [0xff; 8];
+
+/// The number that the kernel gave the socket of an answer.
+fn cookie(payload: &[u8]) -> Option<[u8; 8]> {
+    payload.get(44..52)?.try_into().ok()
+}
+
+fn identity(tuple: Tuple, cookie: [u8; 8]) -> SocketId {
+    let mut id = SocketId::new_v4();
+    id.source_address = IpAddr::V4(*tuple.local.ip());
+    id.source_port = tuple.local.port();
+    id.destination_address = IpAddr::V4(*tuple.peer.ip());
+    id.destination_port = tuple.peer.port();
+    id.cookie = cookie;
+    id
 }
 
 fn refusal(message: &Message<'_>) -> io::Error {

@@ -307,6 +307,12 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
     if fault.act == Some(Act::KillBroker) {
         return Err("the broker's kernel ends the connection, at once or when it is spoken to".to_string());
     }
+    if fault.act == Some(Act::RebootHost) {
+        return Err(
+            "the broker's kernel answers the next segment with a RST; the model knows no connection that is forgotten"
+                .to_string(),
+        );
+    }
     if fault.repeat.is_some() {
         return Err("the fault comes again; the model knows one cut".to_string());
     }

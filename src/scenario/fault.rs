@@ -42,7 +42,8 @@ impl Scope {
     }
 }
 
-/// What a fault does where it does not drop packets. One act hits the broker, and with it every connection to it.
+/// What a fault does where it does not drop packets: to the broker, and with it to every connection to it, or to the broker's
+/// end of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
@@ -50,11 +51,14 @@ pub enum Act {
     FreezeBroker,
     /// The broker's processes are killed (`SIGKILL`); its kernel closes what they held.
     KillBroker,
+    /// The broker's end of the connection is forgotten without a word, as by a host that reboots: a RST answers whatever
+    /// comes next.
+    RebootHost,
 }
 
 impl Act {
     /// All acts, in the order of the documentation.
-    pub const ALL: [Self; 2] = [Self::FreezeBroker, Self::KillBroker];
+    pub const ALL: [Self; 3] = [Self::FreezeBroker, Self::KillBroker, Self::RebootHost];
 
     /// The name in profiles and reports.
     #[must_use]
@@ -62,6 +66,7 @@ impl Act {
         match self {
             Self::FreezeBroker => "freeze_broker",
             Self::KillBroker => "kill_broker",
+            Self::RebootHost => "reboot_host",
         }
     }
 
@@ -71,6 +76,7 @@ impl Act {
         match self {
             Self::FreezeBroker => "the broker's processes are stopped",
             Self::KillBroker => "the broker's processes are killed",
+            Self::RebootHost => "the broker's end is forgotten without a word",
         }
     }
 
@@ -79,7 +85,16 @@ impl Act {
     pub fn silent(self) -> bool {
         match self {
             Self::FreezeBroker => true,
-            Self::KillBroker => false,
+            Self::KillBroker | Self::RebootHost => false,
+        }
+    }
+
+    /// Whether it hits every connection at once.
+    #[must_use]
+    pub fn hits_all(self) -> bool {
+        match self {
+            Self::FreezeBroker | Self::KillBroker => true,
+            Self::RebootHost => false,
         }
     }
 
@@ -88,7 +103,7 @@ impl Act {
     pub fn heals(self) -> bool {
         match self {
             Self::FreezeBroker => true,
-            Self::KillBroker => false,
+            Self::KillBroker | Self::RebootHost => false,
         }
     }
 }

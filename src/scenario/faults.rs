@@ -65,7 +65,7 @@ fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
             format!("the phase is fixed at {} and nothing is drawn; remove one of the two", print_duration(at));
         findings.error(place("phase_window"), fields.name("phase_window"), problem);
     }
-    let Some(act) = fault.act.filter(|_| fault.at.is_none()) else { return };
+    let Some(act) = fault.act.filter(|act| act.hits_all() && fault.at.is_none()) else { return };
     let problem = format!(
         "`{}` hits the broker and with it every connection at once, so its phase can't be drawn for each; write \
          `at = \"1s\"`",
@@ -81,6 +81,7 @@ fn check_healing(fields: &Fields, fault: &Fault, findings: &mut Findings) {
     }
     let problem = match fault.act {
         None if fault.is_control() => "a control has nothing to heal; remove it",
+        Some(Act::RebootHost) => "what was forgotten can't be healed; remove it",
         Some(act) if !act.heals() => "what is killed can't be healed; remove it",
         _ => return,
     };
@@ -107,7 +108,7 @@ pub(super) fn together(faults: &[Fields], findings: &mut Findings) {
             findings.error(at, label, problem);
         }
         let act: Option<Act> = fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
-        if let Some(act) = act.filter(|_| faults.len() > 1) {
+        if let Some(act) = act.filter(|act| act.hits_all() && faults.len() > 1) {
             let problem = format!(
                 "`{}` hits the broker, and with it the connections of every other fault; run it in a scenario of its own",
                 act.name()

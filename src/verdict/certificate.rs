@@ -3,7 +3,7 @@
 use super::VoidReason;
 use super::timeline::Timeline;
 use crate::events::Counters;
-use crate::scenario::Fault;
+use crate::scenario::{Act, Fault};
 use crate::units::{Offset, Setting};
 
 /// What the router counted while the fault was in force. Counts only grow, so the largest of several readings is the
@@ -91,7 +91,10 @@ pub(super) fn objection(
     let Some((c, intact)) = certificate else { return Some(VoidReason::CertificateMissing) };
     let control = fault.is_control();
     let hears_nothing = drop.to_client || (fault.act.is_some() && fault.silent());
-    let dropped_outside = (!drop.to_broker && c.dropped_to_broker > 0) || (!drop.to_client && c.dropped_to_client > 0);
+    // What is lost while the host forgets was looked at in the act's own proof.
+    let moment = fault.act == Some(Act::RebootHost);
+    let dropped_outside =
+        !moment && ((!drop.to_broker && c.dropped_to_broker > 0) || (!drop.to_client && c.dropped_to_client > 0));
     let lost_otherwise = (drop.to_broker && c.lost_to_broker() > 0) || (drop.to_client && c.lost_to_client() > 0);
     let checks = [
         (!control && !intact, VoidReason::RulesNotIntact),

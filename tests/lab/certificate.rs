@@ -1,12 +1,13 @@
 //! The certificate itself: whatever is not the fault that the plan asks for must void the trial. The packets, the rules and
 //! the counters are a real kernel's; only the subject's side of the story is written down here.
 
-use crate::common::{binary, require_root};
+use crate::common::{binary, require_root, within};
 use crate::support::{Connection, Lab};
 use halfopen::events::{Event, Kind, Source, Tuple};
 use halfopen::fault::{Applied, Cut, FaultTable};
 use halfopen::host::clock::Clock;
 use halfopen::host::netns::NetNs;
+use halfopen::observe::SockDiag;
 use halfopen::plan::{Overrides, Plan, build};
 use halfopen::scenario::{Directions, Scope, profile, read};
 use halfopen::units::Offset;
@@ -193,6 +194,34 @@ fn a_fault_that_comes_again_after_a_heal_is_in_force_again_and_counts_on() {
     }
 }
 
+#[test]
+fn a_forgotten_connection_is_silent_until_its_client_speaks() {
+    let mut case = Case::new();
+    let tuple = case.connection.tuple;
+    let far = Tuple { local: tuple.peer, peer: tuple.local };
+    let mut sockets = SockDiag::open(&case.lab.server).expect("sock_diag");
+    sockets.can_destroy().expect("CONFIG_INET_DIAG_DESTROY");
+    assert!(sockets.get(far).expect("a look").is_some());
+    case.cut(tuple, directions("blackhole"), None);
+    assert!(sockets.destroy(far).expect("the broker's end goes"));
+    let dropped = || case.table.counters_of(0).expect("counters").counters.dropped_to_client > 0;
+    assert!(within(Duration::from_secs(5), dropped), "its last word is lost on the way");
+    assert!(
+        !sockets.destroy(far).expect("asked once more"),
+        "there is nothing left, and the listener is not taken for it"
+    );
+    case.lab.connect(1).expect("the listener lives");
+    case.table.heal(0).expect("the heal");
+    let mut buffer = [0; 4];
+    case.connection.near.set_read_timeout(Some(Duration::from_millis(300))).expect("SO_RCVTIMEO");
+    let silence = case.connection.near.read(&mut buffer).expect_err("nobody told it");
+    assert_eq!(silence.kind(), ErrorKind::WouldBlock);
+    case.connection.near.set_read_timeout(Some(Duration::from_secs(5))).expect("SO_RCVTIMEO");
+    case.connection.near.write_all(b"ping").expect("the kernel takes it");
+    let reset = case.connection.near.read(&mut buffer).expect_err("a RST answers");
+    assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
+}
+
 /// Set in a process that cuts this connection, until it is told to read the counters.
 const HUNG: &str = "HALFOPEN_TEST_HUNG";
 
@@ -255,7 +284,7 @@ fn the_scenarios_of_the_catalogue_hold_their_gates() {
         command.args(["--trials", "4", "--out"]).arg(dir.path().join(name)).env("HOME", dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program")
     };
-    let runs = ["healed", "phases", "frozen-broker", "killed-broker"].map(|name| (name, start(name)));
+    let runs = ["healed", "phases", "frozen-broker", "killed-broker", "rebooted-host"].map(|name| (name, start(name)));
     let mut failed = String::new();
     for (name, run) in runs {
         let output = run.wait_with_output().expect("its end");

@@ -35,6 +35,15 @@ pub struct Proof {
     pub holds: bool,
 }
 
+/// The signal of an act, and how its processes are afterwards; `None` where none is meant.
+fn means(act: Act) -> Option<(Signal, RunState)> {
+    match act {
+        Act::FreezeBroker => Some((Signal::SIGSTOP, RunState::Stopped)),
+        Act::KillBroker => Some((Signal::SIGKILL, RunState::Gone)),
+        Act::RebootHost => None,
+    }
+}
+
 impl Actor {
     /// Over these processes and their descendants.
     #[must_use]
@@ -47,6 +56,9 @@ impl Actor {
     /// # Errors
     /// In words, when there is nothing to hit, or a process can't be signalled.
     pub fn act(&mut self, clock: Clock, act: Act) -> Result<Applied, String> {
+        let Some((signal, state)) = means(act) else {
+            return Err(format!("`{}` is nothing that is done to a process", act.name()));
+        };
         if let Some(applied) = self.done {
             return Ok(applied);
         }
@@ -54,10 +66,6 @@ impl Actor {
         if self.hit.is_empty() {
             return Err("the broker has no process that could be hit".to_string());
         }
-        let (signal, state) = match act {
-            Act::FreezeBroker => (Signal::SIGSTOP, RunState::Stopped),
-            Act::KillBroker => (Signal::SIGKILL, RunState::Gone),
-        };
         let applied = self.signal(clock, signal, state)?;
         self.done = Some(applied);
         Ok(applied)
@@ -75,7 +83,7 @@ impl Actor {
                 self.healed = Some(healed);
                 Ok(healed)
             }
-            (Act::KillBroker, None) => Err("what is killed can't be healed".to_string()),
+            (act, None) => Err(format!("`{}` can't be taken back", act.name())),
         }
     }
 
@@ -93,9 +101,8 @@ impl Actor {
     /// Looks whether the act is in force.
     #[must_use]
     pub fn proof(&self, act: Act) -> Proof {
-        let wanted = match act {
-            Act::FreezeBroker => RunState::Stopped,
-            Act::KillBroker => RunState::Gone,
+        let Some((_, wanted)) = means(act) else {
+            return Proof { what: format!("no process shows `{}`", act.name()), holds: false };
         };
         let odd = self.hit.iter().filter(|process| procfs::run_state(**process) != wanted).count();
         let n = self.hit.len();

@@ -6,7 +6,7 @@
 use super::Message;
 use super::actor::Actor;
 use crate::events::{Counters, Event, Kind, Source, Tuple};
-use crate::fault::{Applied, Cut, FaultTable};
+use crate::fault::{Applied, Cut, FaultTable, TrialReading};
 use crate::host::clock::Clock;
 use crate::observe::SockDiag;
 use crate::scenario::{Act, Directions, Fault, Scope, Trigger};
@@ -114,10 +114,12 @@ pub struct Cutter {
     clock: Clock,
     table: FaultTable,
     sock_diag: Vec<SockDiag>,
+    /// The brokers' ends of the connections.
+    far_ends: SockDiag,
     events: Sender<Message>,
     due: BinaryHeap<Reverse<(Offset, Due)>>,
     planned: Vec<Planned>,
-    /// What each trial that has an act is under.
+    /// What each trial is under that has an act on the broker.
     acts: HashMap<TrialId, Act>,
     actor: Actor,
     /// Trials whose fault is in force and whose first drop has not been seen, with the time of their cut.
@@ -129,6 +131,8 @@ pub struct Cutter {
     look_took: Duration,
 }
 
+/// How long a RST may take from the broker's kernel to the router.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 /// Time between two readings of the counters for first drops, by the time since the youngest cut without one: what a
 /// drop is bracketed by stays within 2 % of its time.
 const PACE: Pace = Pace::new(Duration::from_millis(50), 50);
@@ -140,12 +144,19 @@ const FEW: usize = 4;
 const CUT_FIRST: Duration = Duration::from_millis(20);
 
 impl Cutter {
-    /// A cutter over an installed table; `sock_diag` has one handle a client namespace.
-    pub fn new(clock: Clock, table: FaultTable, sock_diag: Vec<SockDiag>, events: Sender<Message>) -> Self {
+    /// A cutter over an installed table; `sock_diag` has one handle a client namespace, `far_ends` is the brokers'.
+    pub fn new(
+        clock: Clock,
+        table: FaultTable,
+        sock_diag: Vec<SockDiag>,
+        far_ends: SockDiag,
+        events: Sender<Message>,
+    ) -> Self {
         Self {
             clock,
             table,
             sock_diag,
+            far_ends,
             events,
             due: BinaryHeap::new(),
             planned: Vec::new(),
@@ -199,7 +210,7 @@ impl Cutter {
                 self.planned.push(Planned { trial, tuple, what, client, at });
                 self.due.push(Reverse((at, Due::Cut(self.planned.len() - 1))));
                 // An act hits all connections at one instant: their counts have to be in place before it.
-                if let Some(act) = what.act {
+                if let Some(act) = what.act.filter(|act| act.hits_all()) {
                     self.acts.insert(trial, act);
                     if let Err(reason) = self.install(trial, tuple, what) {
                         self.finished.insert(trial);
@@ -255,6 +266,7 @@ impl Cutter {
         }
         let age_at_fault_s = socket.map(|s| f64::from(s.last_data_recv_ms.min(s.last_ack_recv_ms)) / 1e3);
         let applied = match what.act {
+            Some(Act::RebootHost) => self.reboot(trial, tuple, what),
             Some(act) => self.actor.act(self.clock, act),
             None => self.install(trial, tuple, what),
         };
@@ -271,6 +283,36 @@ impl Cutter {
         };
         self.say(trial, kind);
         self.prove(trial);
+    }
+
+    /// Makes the broker's host forget a connection. The path is cut for that moment, so that the RST of its kernel is lost,
+    /// and what says whether all of it was silent is said as a proof.
+    fn reboot(&mut self, trial: TrialId, tuple: Tuple, what: What) -> Result<Applied, String> {
+        let both = Directions { to_broker: true, to_client: true };
+        let cut = self.install(trial, tuple, What { drop: both, lease: Some(LEASE_BEYOND), ..what })?;
+        let destroyed = self.far_ends.destroy(Tuple { local: tuple.peer, peer: tuple.local });
+        let lost = |read: &Result<TrialReading, _>| read.as_ref().is_ok_and(|r| r.counters.dropped_to_client > 0);
+        let mut counted = self.table.counters_of(trial);
+        // A busy kernel may carry the RST a little later.
+        while matches!(destroyed, Ok(true)) && !lost(&counted) && self.clock.now().since(cut.before) < LAST_WORDS {
+            std::thread::sleep(Duration::from_millis(1));
+            counted = self.table.counters_of(trial);
+        }
+        let healed = self.table.heal(trial).map_err(|error| error.to_string())?;
+        if !destroyed.map_err(|error| error.to_string())? {
+            return Err("the broker's host knew no such connection".to_string());
+        }
+        let counted = counted.map_err(|error| error.to_string())?;
+        let lost = counted.counters.dropped_to_client;
+        let told = counted.counters.rst_to_client + counted.counters.fin_to_client + counted.counters.icmp_to_client;
+        self.say(
+            trial,
+            Kind::Proof {
+                what: format!("the broker's end is gone; of its last words {lost} were lost and {told} arrived"),
+                holds: lost > 0 && told == 0 && counted.intact,
+            },
+        );
+        Ok(Applied { before: cut.before, after: healed.after })
     }
 
     /// Puts the trial's elements in their sets: those that count, and those that drop.

@@ -212,9 +212,13 @@ impl<'a> Run<'a> {
         let observers = Observers::start(clock, &registry, &sender, &lab, diags()?).map_err(harness("observers"))?;
         facts.sources.extend(observers.sources());
         facts.sources.extend(rights());
+        let mut far_ends = SockDiag::open(&lab.server).map_err(|e| EngineError::Cannot(e.to_string()))?;
+        if job.plan.scenario.faults.iter().any(|fault| fault.act == Some(Act::RebootHost)) {
+            far_ends.can_destroy().map_err(|e| EngineError::Cannot(e.to_string()))?;
+        }
         let (requests, orders) = channel();
         let (tell, priority) = channel();
-        let cutter = Cutter::new(clock, table, diags()?, sender.clone());
+        let cutter = Cutter::new(clock, table, diags()?, far_ends, sender.clone());
         let cutter = std::thread::Builder::new()
             .name("cutter".into())
             .spawn(move || {
