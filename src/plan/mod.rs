@@ -19,4 +19,4 @@ pub use describe::{ArmLine, Description, describe};
 pub use handshake::leave_out;
 pub use model::{LeftOut, Outlook, Outlooks, Plan, Trial, Window};
 pub use phase::first_sweep;
-pub use predict::{Forecast, Machine, Variant, forecast, predict, variants};
+pub use predict::{Forecast, Machine, Variant, forecast, predict, scheduler, variants};

@@ -2,7 +2,7 @@
 
 use super::model::{Outlook, Outlooks};
 use super::predict::Variant;
-use crate::timers::{self, WatcherPrediction, WatcherState};
+use crate::timers::{self, Watcher, WatcherPrediction, WatcherState};
 use std::collections::BTreeMap;
 
 /// What is said of the watchers of each arm and fault, over all cases that its trials may turn out to be.
@@ -16,7 +16,9 @@ impl Collected {
     pub fn add(&mut self, arm: usize, fault: usize, variants: &[Variant]) {
         let lines = self.lines.entry((arm, fault)).or_default();
         for variant in variants {
-            for line in timers::predict(&variant.case).watchers {
+            let watchers = timers::predict(&variant.case).watchers.into_iter();
+            // A run's reaper looks at queued rows only, whatever else the scheduler does that the rule is taken from.
+            for line in watchers.filter(|line| line.watcher != Watcher::TaskHeartbeat) {
                 merge(lines, line);
             }
         }
@@ -65,7 +67,6 @@ fn rank(state: WatcherState) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timers::Watcher;
 
     fn line(state: WatcherState, lo_s: Option<f64>, hi_s: Option<f64>, why: &str) -> WatcherPrediction {
         let watcher = Watcher::Keepalive;

@@ -6,10 +6,13 @@
 
 use super::model::{Plan, Trial, Window};
 use super::outlook::Collected;
-use crate::scenario::{Act, Arm, BrokerKind, Fault, HeartbeatThread, Scenario, Scope, SubjectKind};
+use crate::scenario::{
+    Act, Arm, BrokerKind, Fault, HeartbeatThread, ReaperGeneration, ReaperSettings, Scenario, Scope, SubjectKind,
+};
+use crate::timers::application::reapers::{Airflow, AirflowGeneration};
 use crate::timers::{
-    self, Case, Conditions, Detection, Environment, FaultKind, FaultScope, KernelVersion, Peer, State, Traffic,
-    Watcher, parse_hz,
+    self, Case, Conditions, Detection, Environment, FaultKind, FaultScope, KernelVersion, Peer, Reaper, Row, State,
+    Traffic, Watcher, parse_hz,
 };
 use crate::units::Setting;
 use std::collections::BTreeMap;
@@ -384,13 +387,30 @@ fn settings(scenario: &Scenario, arm: &Arm) -> timers::Settings {
         tcp_user_timeout: own.tcp_user_timeout,
         prefetch: own.prefetch.map_or(stock.prefetch, u32::from),
         peer: Peer { consumer_timeout, ..stock.peer.clone() },
+        reaper: Reaper { airflow: scenario.reaper.as_ref().map(scheduler), ..Reaper::default() },
         ..stock
+    }
+}
+
+/// The reaper's rule in the model's words.
+#[must_use]
+pub fn scheduler(reaper: &ReaperSettings) -> Airflow {
+    Airflow {
+        generation: match reaper.generation {
+            ReaperGeneration::FailsAtOnce => AirflowGeneration::FailsAtOnce,
+            ReaperGeneration::RequeuesTwice => AirflowGeneration::RequeuesTwice,
+        },
+        queued_timeout: reaper.timeout,
+        queued_check: reaper.interval,
+        ..Airflow::default()
     }
 }
 
 /// What the connection does until the cut.
 fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Duration>) -> Conditions {
-    let mut conditions = Conditions::default();
+    // The oldest task that nobody has begun.
+    let row = scenario.reaper.is_some().then_some(Row::Queued);
+    let mut conditions = Conditions { row, ..Conditions::default() };
     let traffic = &mut conditions.traffic;
     match arm.settings.subject {
         SubjectKind::TcpReader => traffic.broker_messages = load,

@@ -113,6 +113,30 @@ fn a_heartbeat_on_the_thread_that_waits_is_never_the_first() {
 }
 
 #[test]
+fn the_reaper_of_the_scenario_is_among_the_watchers() {
+    let queued = |generation: &str| {
+        let head = format!(
+            "[load]\nrate = \"1/s\"\n[reaper]\nrule = \"queued-timeout\"\ntimeout = \"20s\"\ninterval = \"2s\"\n{generation}"
+        );
+        let mut plan = plan(&head, "subject = \"amqp-blocking\"\nheartbeat = \"none\"", BOTH);
+        predict(&mut plan, &reference());
+        // It looks at queued rows only: nothing is said of running ones.
+        assert!(plan.outlooks[0].watchers.iter().all(|o| o.watcher != Watcher::TaskHeartbeat));
+        // And it does not tell the client anything.
+        assert!(!plan.trials[0].predicted_watchers.contains(&Watcher::QueuedTimeout));
+        let found = plan.outlooks[0].watchers.iter().find(|o| o.watcher == Watcher::QueuedTimeout).cloned();
+        found.map(|o| (o.state, o.lo_s, o.hi_s))
+    };
+    use crate::timers::WatcherState::Fires;
+    assert_eq!(queued(""), Some((Fires, Some(20.0), Some(22.0))));
+    assert_eq!(queued("generation = \"airflow-2.10.4\""), Some((Fires, Some(60.0), Some(66.0))));
+    let mut without = plan(LOAD, "subject = \"amqp-blocking\"\nheartbeat = \"none\"", BOTH);
+    predict(&mut without, &reference());
+    let off = |o: &crate::plan::Outlook| o.watcher != Watcher::QueuedTimeout || o.state != Fires;
+    assert!(without.outlooks[0].watchers.iter().all(off));
+}
+
+#[test]
 fn a_read_timeout_counts_from_the_last_message_or_from_the_call() {
     holds(&blocking("read_timeout = \"5s\"", "blackhole"), &[4.01, 5.3], "read_timeout");
     holds(&blocking("read_timeout = \"5s\"", "to-broker"), &[5.02, 6.3], "read_timeout");

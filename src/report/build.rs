@@ -135,7 +135,7 @@ fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) 
         watchers: by_frequency(rows.iter().filter(|r| r.outcome != Outcome::Void).map(|r| r.watcher.as_str())),
         kernel_ended_unnoticed: certified
             .iter()
-            .filter(|r| r.outcome == Outcome::Censored && r.kernel_end_s.is_some())
+            .filter(|r| r.outcome == Outcome::Censored && kernel_ended_in_time(r))
             .count(),
         outlooks: Vec::new(),
         unexercised_to_broker: unexercised(&|r| r.offered_to_broker),
@@ -143,6 +143,12 @@ fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) 
         predicted: predicted(rows),
         messages: (!messages.is_empty()).then(|| message_counts(messages)),
     }
+}
+
+/// Whether the kernel gave the connection up while the trial was watched. A moment after that it is the harness that closes
+/// it, which the kernel may say before the harness does.
+fn kernel_ended_in_time(row: &TrialRow) -> bool {
+    row.kernel_end_s.zip(row.fault_applied_s).is_some_and(|(end, cut)| end.0 <= cut.0.saturating_add(row.horizon_s.0))
 }
 
 /// Time from the cut to the event; without it, how long the trial was watched: to its end, at least to the horizon where
@@ -290,4 +296,22 @@ fn arms(plan: &Plan, events: &[Event]) -> Vec<ArmOptions> {
     let arms = plan.scenario.arms.iter().enumerate();
     arms.map(|(i, arm)| ArmOptions { arm: arm.name.clone(), asked: arm.settings.clone(), effective: effective(i) })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_ends_after_the_horizon_is_the_harness_closing_it() {
+        let row = |end: f64| TrialRow {
+            fault_applied_s: Some(Offset::from_secs(27.0)),
+            horizon_s: Offset::from_secs(15.0),
+            kernel_end_s: Some(Offset::from_secs(end)),
+            ..TrialRow::default()
+        };
+        assert!(kernel_ended_in_time(&row(40.0)));
+        assert!(!kernel_ended_in_time(&row(42.000_739)));
+        assert!(!kernel_ended_in_time(&TrialRow { kernel_end_s: None, ..row(40.0) }));
+    }
 }

@@ -122,7 +122,7 @@ pub(super) fn cell(cell: &CellSummary, horizon_s: f64, name: Name<'_>) -> String
         (c.survived, "survived: healed in time"),
         (c.false_alarm, "fired before the cut"),
         (c.subject_exited, "ended with the client's own death"),
-        (cell.kernel_ended_unnoticed, "were given up by the kernel and nobody acted on it"),
+        (cell.kernel_ended_unnoticed, "given up by the kernel, and nobody acted on it"),
     ];
     said.extend(rest.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")));
     format!("{lead}: {}.", said.join(", "))

@@ -2,6 +2,7 @@
 
 use super::error::Findings;
 use super::model::{Published, ReaperGeneration, ReaperSettings, Tasks};
+use super::profile;
 use super::walk::Fields;
 use crate::units::print_duration;
 
@@ -100,7 +101,8 @@ pub(super) fn check(around: &Around<'_>, findings: &mut Findings) {
 }
 
 /// A trial that ends before the reaper could act on its oldest message shows nothing of it: that message is published up
-/// to an interval of the load after the cut, and grows old from then on.
+/// to an interval of the load after the cut, and grows old from then on. Where only the way to the broker is dead one
+/// message more gets through, and it is the next one that waits.
 fn time_to_act(reaper: &Fields, around: &Around<'_>, findings: &mut Findings) {
     let (Some(settings), Some(horizon)) = (reaper_of(reaper), around.scenario.time("horizon")) else { return };
     if around.load.flawed {
@@ -110,7 +112,12 @@ fn time_to_act(reaper: &Fields, around: &Around<'_>, findings: &mut Findings) {
         ReaperGeneration::FailsAtOnce => (1, String::new()),
         ReaperGeneration::RequeuesTwice => (3, "3 times ".to_string()),
     };
-    let published = around.load.time("rate").unwrap_or_default();
+    let open = |fault: &Fields| {
+        let drop = fault.text("profile").and_then(profile::builtin).map(|known| known.drop);
+        drop.is_some_and(|drop| drop.to_broker && !drop.to_client)
+    };
+    let lost = if around.faults.iter().any(open) { 2 } else { 1 };
+    let published = around.load.time("rate").unwrap_or_default().saturating_mul(lost);
     let longest = published + (settings.timeout + settings.interval).saturating_mul(rounds);
     if horizon <= longest {
         let first = if published.is_zero() {

@@ -1,11 +1,12 @@
 //! Reading the faults of a scenario: one by one, and what only shows when all are seen.
 
 use super::error::Findings;
-use super::fault::{Act, Fault, Repeat, Scope};
+use super::fault::{Fault, Repeat, Scope};
 use super::profile;
 use super::value::Val;
 use super::walk::Fields;
 use crate::units::{Setting, print_duration};
+use std::time::Duration;
 
 /// Reads one fault; `None` when its profile is not known, which has been said.
 pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
@@ -24,7 +25,12 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
         act: known.act,
         scope: if fields.text("scope") == Some("host") { Scope::Host } else { Scope::Flow },
         duration,
-        repeat: repeat(fields, duration, findings),
+        repeat: if known.act.is_some_and(|act| !act.heals()) {
+            once_only(fields, findings);
+            None
+        } else {
+            repeat(fields, duration, findings)
+        },
         phase_window: fields.time("phase_window"),
         at,
         trigger,
@@ -58,6 +64,15 @@ fn repeat(fields: &Fields, duration: Setting, findings: &mut Findings) -> Option
     }
 }
 
+/// What can't be healed can't come again either.
+fn once_only(fields: &Fields, findings: &mut Findings) {
+    for key in ["repeat", "pause"] {
+        if let Some(found) = fields.get(key) {
+            findings.error(found.key_at, fields.name(key), "what is killed can't come again; remove it");
+        }
+    }
+}
+
 fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
     let place = |key: &str| fields.get(key).map_or(fields.at, |found| found.key_at);
     if let (Some(at), true) = (fault.at, fields.has("phase_window")) {
@@ -65,11 +80,20 @@ fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
             format!("the phase is fixed at {} and nothing is drawn; remove one of the two", print_duration(at));
         findings.error(place("phase_window"), fields.name("phase_window"), problem);
     }
-    let Some(act) = fault.act.filter(|act| act.hits_all() && fault.at.is_none()) else { return };
+    if !fault.act.is_some_and(Act::hits_all) {
+        return;
+    }
+    if fields.has("scope") {
+        let problem = format!("`{}` hits the broker and with it every connection at once; remove it", fault.profile);
+        findings.error(place("scope"), fields.name("scope"), problem);
+    }
+    if fault.at.is_some() {
+        return;
+    }
     let problem = format!(
         "`{}` hits the broker and with it every connection at once, so its phase can't be drawn for each; write \
          `at = \"1s\"`",
-        act.name()
+        fault.profile
     );
     let (at, name) = if fields.has("at") { (place("at"), fields.name("at")) } else { (fields.at, fields.name("at")) };
     findings.error(at, name, problem);
@@ -107,13 +131,30 @@ pub(super) fn together(faults: &[Fields], findings: &mut Findings) {
             let label = if fields.has("name") { fields.name("name") } else { fields.label.trim_end().to_string() };
             findings.error(at, label, problem);
         }
-        let act: Option<Act> = fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
-        if let Some(act) = act.filter(|act| act.hits_all() && faults.len() > 1) {
+        let acts = |profile: &&str| profile::builtin(profile).is_some_and(|known| known.act.is_some_and(Act::hits_all));
+        if let Some(profile) = fields.text("profile").filter(acts).filter(|_| faults.len() > 1) {
             let problem = format!(
-                "`{}` hits the broker, and with it the connections of every other fault; run it in a scenario of its own",
-                act.name()
+                "`{profile}` hits the broker, and with it the connections of every other fault; run it in a scenario of its own"
             );
             findings.error(fields.at("profile"), fields.name("profile"), problem);
+        }
+    }
+}
+
+/// Cuts that would only come when the trials are over.
+pub(super) fn within(horizon: Option<Duration>, faults: &[Fields], findings: &mut Findings) {
+    for fields in faults {
+        let apart = fields.setting("duration").and_then(Setting::get).zip(fields.time("pause"));
+        let again = fields.int("repeat").and_then(|n| u32::try_from(n).ok()).and_then(|n| n.checked_sub(1));
+        let (Some(horizon), Some((duration, pause)), Some(again)) = (horizon, apart, again) else { continue };
+        let last = duration.saturating_add(pause).saturating_mul(again);
+        if last >= horizon {
+            let (last, horizon) = (print_duration(last), print_duration(horizon));
+            let problem = format!(
+                "the last cut would come {last} after the first, and a trial ends {horizon} after it; raise `horizon` above \
+                 `{last}`, or let it come less often"
+            );
+            findings.error(fields.at("repeat"), fields.name("repeat"), problem);
         }
     }
 }

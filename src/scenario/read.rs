@@ -198,6 +198,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     let trials = all.scenario.int("trials").and_then(|n| u32::try_from(n).ok()).unwrap_or(10);
     let faults: Vec<Fault> = all.faults.iter().filter_map(|fields| faults::fault(fields, findings)).collect();
     faults::together(&all.faults, findings);
+    faults::within(all.scenario.time("horizon"), &all.faults, findings);
     let arms: Vec<Option<Arm>> = all.arms.iter().map(|own| arm(own, &all.defaults, trials, findings)).collect();
     if let Some(beyond) = all.arms.get(MAX_ARMS) {
         let problem = format!("{} arms are too many; the most is {MAX_ARMS}", all.arms.len());

@@ -50,7 +50,7 @@ fn the_reaper_ends_what_nobody_else_does_and_the_model_says_the_same() {
 
     let (measured, simulated) = (stuck(&csv(&real.join("trials.csv"))), stuck(&csv(&model.join("trials.csv"))));
     assert_eq!(measured.keys().collect::<Vec<_>>(), simulated.keys().collect::<Vec<_>>());
-    assert_eq!(measured.len(), 8);
+    assert_eq!(measured.len(), 12);
     for (cell, real) in &measured {
         let model = &simulated[cell];
         assert_eq!((real.len(), model.len()), (20, 20), "{cell:?}");

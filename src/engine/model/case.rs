@@ -1,9 +1,8 @@
 //! From an arm's settings and a fault to what the timer model asks for.
 
-use crate::plan::Plan;
-use crate::scenario::{self, BrokerKind, Directions, ReaperGeneration, Scope, SubjectKind};
+use crate::plan::{Plan, scheduler};
+use crate::scenario::{self, BrokerKind, Directions, Scope, SubjectKind};
 use crate::store::Machine;
-use crate::timers::application::reapers::{Airflow, AirflowGeneration};
 use crate::timers::{
     BrokerKind as ModelBroker, Case, Conditions, Environment, Fault, FaultKind, FaultScope, HeartbeatThread, Keepalive,
     Peer, Row, Settings, State, Subject, Traffic,
@@ -62,17 +61,7 @@ pub fn case(plan: &Plan, arm: usize, fault: usize, env: &Environment) -> Case {
         peer,
         ..Settings::default()
     };
-    if let Some(reaper) = &scenario.reaper {
-        settings.reaper.airflow = Some(Airflow {
-            generation: match reaper.generation {
-                ReaperGeneration::FailsAtOnce => AirflowGeneration::FailsAtOnce,
-                ReaperGeneration::RequeuesTwice => AirflowGeneration::RequeuesTwice,
-            },
-            queued_timeout: reaper.timeout,
-            queued_check: reaper.interval,
-            ..Airflow::default()
-        });
-    }
+    settings.reaper.airflow = scenario.reaper.as_ref().map(scheduler);
     let messages = load.is_some() || scenario.tasks.is_some();
     let conditions = Conditions {
         state: if arm.sync_call.is_some() { State::InFlight } else { State::Idle },

@@ -71,7 +71,8 @@ pub fn events(course: &Course<'_>) -> Vec<(Offset, Kind)> {
             // What was failed before it arrives is not worked on.
             let first = message.deliveries.iter().min_by_key(|(at, ..)| *at);
             if let Some(&(at, attempt, _)) = first.filter(|(at, ..)| message.reaped.is_none_or(|reaped| *at < reaped)) {
-                let work = if kind == SubjectKind::Lapin { WORK } else { Duration::ZERO };
+                let late = course.arm.settings.ack != Some(Ack::Early);
+                let work = if kind.broker() == BrokerKind::Rabbitmq && late { WORK } else { Duration::ZERO };
                 say(at, Kind::Started { attempt, message: id });
                 say(at + work, Kind::Finished { attempt, message: id });
             }

@@ -71,7 +71,8 @@ impl Layout {
             (false, ..=MANY) => {
                 Self { width: 960.0, plot: (236.0, 950.0), strip: 60.0, above: 0.0, gap: 16.0, lines: 4 }
             }
-            (false, _) => Self { width: 960.0, plot: (236.0, 950.0), strip: 30.0, above: 0.0, gap: 10.0, lines: 2 },
+            // Arm and fault stand in one line.
+            (false, _) => Self { width: 960.0, plot: (326.0, 950.0), strip: 30.0, above: 0.0, gap: 10.0, lines: 2 },
         }
     }
 }
@@ -102,13 +103,13 @@ impl Curves {
             p.height = Px(y + 40.0);
             return p;
         }
+        let shown: Vec<&Deadline> = self.deadlines.iter().filter(|d| axis.shows(d.from_s)).collect();
+        let labels = y;
+        y += 14.0 * shown.len() as f64 + if shown.is_empty() { 0.0 } else { 4.0 };
         if self.strips.len() > MANY {
             // Room for the ticks' texts, which stand at both ends.
             y += 12.0;
         }
-        let shown: Vec<&Deadline> = self.deadlines.iter().filter(|d| axis.shows(d.from_s)).collect();
-        let labels = y;
-        y += 14.0 * shown.len() as f64 + if shown.is_empty() { 0.0 } else { 4.0 };
         let top = y;
         let bottom = top + self.strips.len() as f64 * (layout.above + layout.strip + layout.gap) - layout.gap;
         self.frame(&mut p, layout, &axis, (top, bottom));
