@@ -176,6 +176,23 @@ fn a_run_of_two_hours_repeats_to_the_byte_and_the_model_agrees() {
 }
 
 #[test]
+fn timers_at_full_size_agree_with_the_model() {
+    boot(&["/bin/true"]);
+    let dir = tempfile::tempdir().unwrap();
+    let mut launch = Launch::new(binary());
+    launch =
+        launch.args(["conformance", "--full-size", "--labs", "model,vm", "--trials", "2", "--json", "--out", "out"]);
+    launch.cwd = Some(dir.path().to_path_buf());
+    (launch.stdout, launch.stderr) = (Stream::Null, Stream::File(dir.path().join("err")));
+    let status = launch.spawn().unwrap().wait().unwrap();
+    let read = |file: &str| std::fs::read_to_string(dir.path().join(file)).unwrap();
+    assert_eq!(status.code(), Some(0), "{}", read("err"));
+    let all: serde_json::Value = serde_json::from_str(&read("out/conformance.json")).unwrap();
+    assert_eq!(all["labs"][0]["name"], "vm");
+    assert!(all["settings"].as_array().unwrap().len() >= 20, "{all}");
+}
+
+#[test]
 fn an_interrupted_guest_ends_in_order_and_leaves_what_was_measured() {
     boot(&["/bin/true"]);
     let dir = tempfile::tempdir().unwrap();
