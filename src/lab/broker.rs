@@ -21,6 +21,10 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 /// Time between two attempts to reach a broker that starts, by the time since its start.
 const PACE: Pace = Pace::new(Duration::from_millis(20), 20).at_most(Duration::from_millis(500));
 
+/// How long one attempt waits for each answer, by the time since the start: a connection that was made too early may never
+/// be answered, and must not cost more than the start itself did.
+const ANSWER: Pace = Pace::new(Duration::from_millis(500), 2).at_most(Duration::from_secs(10));
+
 /// A broker that runs in the lab. Dropped, it is killed; [`super::Lab::close`] also says what went wrong.
 #[derive(Debug)]
 pub struct Broker {
@@ -36,6 +40,8 @@ pub struct Broker {
     pub version: Option<String>,
     /// From the start of its process to the first answered login.
     pub startup: Duration,
+    /// In what its start differs from the package's own, apart from where its files and its port are; `None` when in nothing.
+    pub unlike_stock: Option<String>,
     /// Its log.
     pub log: PathBuf,
     pub(super) process: Process,
@@ -129,10 +135,11 @@ pub(super) fn wait_ready(
     let started = clock.now();
     let broken = |what: String| LabError::Broker { kind, what, log: last_words(logs) };
     loop {
+        let answer_within = ANSWER.after(clock.now().since(started));
         let attempt = ns.run(|| {
             let mut stream = TcpStream::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
-            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-            stream.set_write_timeout(Some(Duration::from_secs(10)))?;
+            stream.set_read_timeout(Some(answer_within))?;
+            stream.set_write_timeout(Some(answer_within))?;
             handshake(&mut stream)
         });
         let took = clock.now().since(started);

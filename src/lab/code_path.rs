@@ -64,6 +64,11 @@ impl CodePath {
         std::os::unix::fs::symlink(&self.root, dir.join(name))
     }
 
+    /// How many directories it puts in front.
+    pub fn len(&self) -> usize {
+        self.dirs.len()
+    }
+
     /// Erlang's arguments: it puts each directory in front of the others, so the most wanted comes last.
     pub fn arguments(&self) -> String {
         let dirs: Vec<String> = self.dirs.iter().rev().map(|dir| dir.display().to_string()).collect();

@@ -63,6 +63,7 @@ pub(super) fn start(
         user: USER.into(),
         version: Program::RabbitmqServer.version(program),
         startup,
+        unlike_stock: Some(files.unlike_stock()),
         log,
         process,
         helpers: vec![epmd],
@@ -122,6 +123,19 @@ impl Files {
         fs::write(&cookie, crate::host::secret::password()?)?;
         // Erlang refuses a cookie that others can read.
         fs::set_permissions(cookie, fs::Permissions::from_mode(0o400))
+    }
+
+    /// In what its start differs from the package's own, in words for the run directory.
+    fn unlike_stock(&self) -> String {
+        let arguments =
+            format!("ERL_AFLAGS {NO_BUSY_WAITING} -start_epmd false (its port mapper is started before it)");
+        match &self.code_path {
+            None => arguments,
+            Some(code) => format!(
+                "{arguments}, {} directories first in the code path, no plugins but rabbit in RABBITMQ_PLUGINS_DIR",
+                code.len()
+            ),
+        }
     }
 
     /// All of its environment: nothing of the machine's own configuration reaches it.

@@ -46,6 +46,7 @@ pub(super) fn start(
         user: "default".into(),
         version: Program::RedisServer.version(program),
         startup,
+        unlike_stock: None,
         log,
         process,
         helpers: Vec::new(),

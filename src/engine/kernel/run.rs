@@ -203,6 +203,7 @@ impl<'a> Run<'a> {
             let version = broker.version.clone().unwrap_or_else(|| "unknown".to_string());
             facts.brokers.insert(broker.kind.name().to_string(), version);
             facts.phases_s.insert(format!("{} start", broker.kind), seconds(broker.startup));
+            facts.sources.extend(broker.unlike_stock.iter().map(|what| format!("start of {}: {what}", broker.kind)));
         }
         let table = FaultTable::install(&lab.router, clock).map_err(|e| EngineError::Cannot(e.to_string()))?;
         let diags = || -> Result<Vec<SockDiag>, EngineError> {
