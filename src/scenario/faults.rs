@@ -1,7 +1,7 @@
 //! Reading the faults of a scenario: one by one, and what only shows when all are seen.
 
 use super::error::Findings;
-use super::fault::{Fault, Repeat, Scope};
+use super::fault::{Act, Fault, Repeat, Scope};
 use super::profile;
 use super::value::Val;
 use super::walk::Fields;
