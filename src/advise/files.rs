@@ -19,6 +19,7 @@ fn arm(label: &str, file: &Scenario, written: &scenario::Arm) -> Arm {
         scenario::SubjectKind::TcpWriter => (Subject::TcpWriter, BrokerKind::None),
         scenario::SubjectKind::Lapin => (Subject::Lapin, BrokerKind::RabbitMq),
         scenario::SubjectKind::RedisBlocking => (Subject::RedisBlocking, BrokerKind::Redis),
+        scenario::SubjectKind::Celery => (Subject::Celery, BrokerKind::RabbitMq),
     };
     let mut arm = Arm::stock(subject, broker);
     arm.name.clone_from(&written.name);

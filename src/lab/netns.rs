@@ -12,6 +12,8 @@ pub const ADMIN: Ipv4Addr = Ipv4Addr::new(10, 192, 0, 1);
 /// The producer's address.
 pub const PRODUCER: Ipv4Addr = Ipv4Addr::new(10, 250, 0, 2);
 
+/// The proxies' own address.
+const PROXY_LINK: Ipv4Addr = Ipv4Addr::new(10, 249, 0, 2);
 const SERVER_LINK: Ipv4Addr = Ipv4Addr::new(10, 252, 0, 2);
 /// All servers' addresses: 10.128.0.0/10.
 const SERVERS: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 128, 0, 0), 10);
@@ -40,6 +42,7 @@ pub(super) struct Network {
     pub router: NetNs,
     pub server: NetNs,
     pub producer: NetNs,
+    pub proxy: Option<NetNs>,
     pub clients: Vec<NetNs>,
 }
 
@@ -149,6 +152,7 @@ pub(super) fn build(spec: &LabSpec<'_>) -> Result<Network, LabError> {
     }
     let create = |name: &str| NetNs::create(name).map_err(LabError::Network);
     let (server, producer) = (create("server")?, create("producer")?);
+    let proxy = spec.proxied.then(|| create("proxy")).transpose()?;
     let clients = spec.arms.iter().map(|arm| create(&arm.name)).collect::<Result<Vec<_>, _>>()?;
 
     let mut ops = base_ops();
@@ -158,8 +162,9 @@ pub(super) fn build(spec: &LabSpec<'_>) -> Result<Network, LabError> {
         apply(ns, &base_ops()).map_err(LabError::Network)?;
         set_sysctls(ns, arm)?;
     }
-    wire(spec, &router, &server, &producer, &clients).map_err(LabError::Network)?;
-    Ok(Network { router, server, producer, clients })
+    let network = Network { router, server, producer, proxy, clients };
+    wire(spec, &network).map_err(LabError::Network)?;
+    Ok(network)
 }
 
 fn set_sysctls(ns: &NetNs, arm: &ArmNet) -> Result<(), LabError> {
@@ -174,19 +179,16 @@ fn set_sysctls(ns: &NetNs, arm: &ArmNet) -> Result<(), LabError> {
     Ok(())
 }
 
-fn wire(
-    spec: &LabSpec<'_>,
-    router: &NetNs,
-    server: &NetNs,
-    producer: &NetNs,
-    clients: &[NetNs],
-) -> std::io::Result<()> {
+fn wire(spec: &LabSpec<'_>, network: &Network) -> std::io::Result<()> {
+    let Network { router, server, producer, proxy, clients } = network;
     let route = |(to, prefix): (Ipv4Addr, u8), via: Ipv4Addr| Op::Route { to, prefix, via, source: None };
     let everywhere = (Ipv4Addr::UNSPECIFIED, 0);
 
     let leaf = Leaf { ns: server, link: "server".into(), address: SERVER_LINK, number: 254 };
     let mut ops = leaf.router_ops();
-    ops.push(route(SERVERS, SERVER_LINK));
+    if proxy.is_none() {
+        ops.push(route(SERVERS, SERVER_LINK));
+    }
     ops.push(route((ADMIN, 32), SERVER_LINK));
     apply(router, &ops)?;
     let mut ops = base_ops();
@@ -198,6 +200,18 @@ fn wire(
     ops.push(Op::Address { link: "lo".into(), address: ADMIN, prefix: 32 });
     ops.push(route(everywhere, leaf.gateway()));
     apply(server, &ops)?;
+
+    if let Some(proxy) = proxy {
+        let leaf = Leaf { ns: proxy, link: "proxy".into(), address: PROXY_LINK, number: 252 };
+        let mut ops = leaf.router_ops();
+        ops.push(route(SERVERS, PROXY_LINK));
+        apply(router, &ops)?;
+        let mut ops = base_ops();
+        ops.extend(leaf.own_ops());
+        ops.push(Op::Local { to: SERVERS.0, prefix: SERVERS.1 });
+        ops.push(route(everywhere, leaf.gateway()));
+        apply(proxy, &ops)?;
+    }
 
     let leaf = Leaf { ns: producer, link: "producer".into(), address: PRODUCER, number: 253 };
     apply(router, &leaf.router_ops())?;

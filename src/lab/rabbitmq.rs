@@ -8,6 +8,7 @@ use crate::host::programs::Program;
 use crate::host::secret::password;
 use crate::scenario::{BrokerKind, BrokerSettings};
 use crate::units::Setting;
+use serde_json::json;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -38,7 +39,7 @@ pub(super) fn start(
     let io = |what: &'static str| move |source: io::Error| LabError::Io { kind: KIND, what, source };
     let password = password().map_err(io("make a password"))?;
     let files = Files::new(spec.work_dir.join("rabbitmq"));
-    files.write(spec.brokers, &password).map_err(io("write its files"))?;
+    files.write(spec.brokers, &spec.vhosts, &password).map_err(io("write its files"))?;
     // Before it and as a child of our own: the one that Erlang would start detaches and outlives the broker.
     let epmd = start_epmd(epmd, &spec.run_id, &files, server, patience)?;
     let mut launch = Launch::new(program);
@@ -103,11 +104,17 @@ impl Files {
         self.dir.join("output")
     }
 
-    fn write(&self, settings: &BrokerSettings, password: &str) -> io::Result<()> {
+    fn write(&self, settings: &BrokerSettings, vhosts: &[String], password: &str) -> io::Result<()> {
         for dir in ["", "home", "log", "mnesia", "config"] {
             fs::create_dir_all(self.dir.join(dir))?;
         }
-        fs::write(self.dir.join("rabbitmq.conf"), configuration(settings, password))?;
+        let mut configured = configuration(settings, password);
+        if !vhosts.is_empty() {
+            let path = self.dir.join("definitions.json");
+            fs::write(&path, definitions(vhosts, password))?;
+            configured.push_str(&format!("load_definitions = {}\n", path.display()));
+        }
+        fs::write(self.dir.join("rabbitmq.conf"), configured)?;
         fs::write(self.dir.join("enabled_plugins"), "[].\n")?;
         fs::write(self.dir.join("rabbitmq-env.conf"), "")?;
         let cookie = self.dir.join("home/.erlang.cookie");
@@ -183,6 +190,18 @@ fn configuration(settings: &BrokerSettings, password: &str) -> String {
         lines.push(format!("consumer_timeout = {}", timeout.as_millis()));
     }
     lines.join("\n") + "\n"
+}
+
+/// Virtual hosts, which it makes as it starts. With definitions it makes no default user, so that one is among them.
+fn definitions(vhosts: &[String], password: &str) -> String {
+    let all = || std::iter::once("/").chain(vhosts.iter().map(String::as_str));
+    let permission = |vhost: &str| json!({ "user": USER, "vhost": vhost, "configure": ".*", "write": ".*", "read": ".*" });
+    let definitions = json!({
+        "users": [{ "name": USER, "password": password, "tags": "administrator" }],
+        "vhosts": all().map(|vhost| json!({ "name": vhost })).collect::<Vec<_>>(),
+        "permissions": all().map(permission).collect::<Vec<_>>(),
+    });
+    definitions.to_string()
 }
 
 #[cfg(test)]

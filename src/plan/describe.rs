@@ -151,7 +151,8 @@ fn fault_line(fault: &crate::scenario::Fault) -> String {
     };
     let name = fault.name();
     if let Some(act) = fault.act {
-        return format!("{name}: {}, every connection at once, {at}{healed}", act.words());
+        let whom = if act.hits_broker() { "every connection at once" } else { scope };
+        return format!("{name}: {}, {whom}, {at}{healed}", act.words());
     }
     if fault.is_control() {
         return format!("{name}: nothing is dropped (control)");

@@ -1,6 +1,7 @@
 //! From rows to the summary.
 
 use super::beside;
+use super::options;
 use super::sentences;
 use super::summary::{
     CellSummary, Counts, GateSummary, MessageCounts, NamedCount, Predicted, ScenarioSummary, Summary, VoidCount,
@@ -18,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged) -> Summary {
     let scenario = &run.plan.scenario;
     let gates = judge_gates(&scenario.gates, &judged.trials);
+    let arms = arms(&run.plan, events);
     Summary {
         format: run.format,
         scenario: ScenarioSummary {
@@ -42,7 +44,8 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged) -> Summa
         void_reasons: void_reasons(&judged.trials),
         gates: gates.iter().map(gate).collect(),
         brackets: brackets(&judged.trials),
-        arms: arms(&run.plan, events),
+        findings: options::findings(&arms),
+        arms,
         memory: run.memory.clone(),
         machine: run.machine.clone(),
         brokers: run.brokers.clone(),

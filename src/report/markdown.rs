@@ -4,10 +4,11 @@ use super::beside;
 use super::cells;
 use super::sentences;
 use super::summary::Summary;
-use super::text::{NOTHING, bytes, escape_markdown, milliseconds, quantile, utc_date_time};
+use super::text::{NOTHING, bytes, escape_markdown, milliseconds, quantile};
 use crate::events::EffectiveOptions;
 use crate::scenario::Settings;
 use crate::store::ArmOptions;
+use crate::units::utc_date_time;
 
 /// The whole report.
 pub(super) fn render(summary: &Summary) -> String {
@@ -18,6 +19,9 @@ pub(super) fn render(summary: &Summary) -> String {
     out.paragraph(&format!("**{}**", sentences::headline(summary)));
     for cell in &summary.cells {
         out.line(&format!("- {}", sentences::cell(cell, summary.scenario.horizon_s, name)));
+    }
+    for line in &summary.findings {
+        out.line(&format!("- {}", escape_markdown(line)));
     }
     for line in beside::lines(summary, name) {
         out.line(&format!("- {line}"));

@@ -8,6 +8,7 @@ mod beside;
 mod build;
 mod cells;
 mod markdown;
+mod options;
 mod sentences;
 mod summary;
 mod tables;
@@ -19,7 +20,7 @@ pub use summary::{
     StuckBeside, Summary, TaskSummary, VoidCount,
 };
 pub use tables::{connections_csv, messages_csv, trials_csv};
-pub use text::{escape_markdown, plain, seconds, utc_date_time};
+pub use text::{escape_markdown, plain, seconds};
 
 use crate::events::Event;
 use crate::stats::{HlogError, write_hlog};

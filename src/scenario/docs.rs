@@ -105,6 +105,7 @@ fn takes(kind: Kind) -> String {
         Kind::Profile => words(&profile_names()),
         Kind::OffOr(_) => "`off` or a table".into(),
         Kind::Sysctls => "a table of whole numbers".into(),
+        Kind::Native => "a table".into(),
         Kind::Column => "a column of `trials.csv`".into(),
         Kind::Quantile | Kind::Share => "a number above 0, at most 1".into(),
         Kind::TextOrTrue => "a text, or true".into(),

@@ -42,7 +42,7 @@ impl Scope {
     }
 }
 
-/// What a fault does where it does not drop packets. One act hits the broker, and with it every connection to it.
+/// What a fault does where it does not drop packets. An act on the broker hits every connection to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
@@ -50,11 +50,13 @@ pub enum Act {
     FreezeBroker,
     /// The broker's processes are killed (`SIGKILL`); its kernel closes what they held.
     KillBroker,
+    /// The proxy between this client and the broker is stopped (`SIGSTOP`); its kernel goes on acknowledging.
+    FreezeProxy,
 }
 
 impl Act {
     /// All acts, in the order of the documentation.
-    pub const ALL: [Self; 2] = [Self::FreezeBroker, Self::KillBroker];
+    pub const ALL: [Self; 3] = [Self::FreezeBroker, Self::KillBroker, Self::FreezeProxy];
 
     /// The name in profiles and reports.
     #[must_use]
@@ -62,6 +64,7 @@ impl Act {
         match self {
             Self::FreezeBroker => "freeze_broker",
             Self::KillBroker => "kill_broker",
+            Self::FreezeProxy => "freeze_proxy",
         }
     }
 
@@ -71,6 +74,7 @@ impl Act {
         match self {
             Self::FreezeBroker => "the broker's processes are stopped",
             Self::KillBroker => "the broker's processes are killed",
+            Self::FreezeProxy => "the proxy before the broker is stopped",
         }
     }
 
@@ -78,16 +82,22 @@ impl Act {
     #[must_use]
     pub fn silent(self) -> bool {
         match self {
-            Self::FreezeBroker => true,
+            Self::FreezeBroker | Self::FreezeProxy => true,
             Self::KillBroker => false,
         }
+    }
+
+    /// Whether it hits the broker, and with it every connection at once; the others hit one client's.
+    #[must_use]
+    pub fn hits_broker(self) -> bool {
+        self != Self::FreezeProxy
     }
 
     /// Whether it can be taken back.
     #[must_use]
     pub fn heals(self) -> bool {
         match self {
-            Self::FreezeBroker => true,
+            Self::FreezeBroker | Self::FreezeProxy => true,
             Self::KillBroker => false,
         }
     }

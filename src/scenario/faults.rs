@@ -65,7 +65,7 @@ fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
             format!("the phase is fixed at {} and nothing is drawn; remove one of the two", print_duration(at));
         findings.error(place("phase_window"), fields.name("phase_window"), problem);
     }
-    let Some(act) = fault.act.filter(|_| fault.at.is_none()) else { return };
+    let Some(act) = fault.act.filter(|act| act.hits_broker() && fault.at.is_none()) else { return };
     let problem = format!(
         "`{}` hits the broker and with it every connection at once, so its phase can't be drawn for each; write \
          `at = \"1s\"`",
@@ -108,12 +108,24 @@ pub(super) fn together(faults: &[Fields], findings: &mut Findings) {
             findings.error(at, label, problem);
         }
         let act: Option<Act> = fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
-        if let Some(act) = act.filter(|_| faults.len() > 1) {
+        if let Some(act) = act.filter(|act| act.hits_broker() && faults.len() > 1) {
             let problem = format!(
                 "`{}` hits the broker, and with it the connections of every other fault; run it in a scenario of its own",
                 act.name()
             );
             findings.error(fields.at("profile"), fields.name("profile"), problem);
         }
+    }
+}
+
+/// A proxy stands before a real broker; the embedded peer knows its clients by their own addresses.
+pub(super) fn proxied(faults: &[Fields], bare: bool, findings: &mut Findings) {
+    let frozen = |fields: &&Fields| {
+        let act = fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
+        act == Some(Act::FreezeProxy)
+    };
+    for fields in faults.iter().filter(frozen).filter(|_| bare) {
+        let problem = "the proxy stands before a real broker, and an arm is bare TCP; remove the arm or the fault";
+        findings.error(fields.at("profile"), fields.name("profile"), problem);
     }
 }

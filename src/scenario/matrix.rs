@@ -32,11 +32,13 @@ pub enum OptionName {
     Sysctl,
     /// Numbered messages on each connection.
     Load,
+    /// Options in the client's own words.
+    Client,
 }
 
 impl OptionName {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::ConnectTimeout,
         Self::ReadTimeout,
         Self::Keepalive,
@@ -48,6 +50,7 @@ impl OptionName {
         Self::PeerReads,
         Self::Sysctl,
         Self::Load,
+        Self::Client,
     ];
 
     /// The name in files and reports.
@@ -65,6 +68,7 @@ impl OptionName {
             Self::PeerReads => "peer_reads",
             Self::Sysctl => "sysctl",
             Self::Load => "load",
+            Self::Client => "client",
         }
     }
 
@@ -104,6 +108,7 @@ impl Applies {
 
 const NO_HEARTBEAT_TCP: Applies = Applies::No { why: "bare TCP has no heartbeat; `keepalive` is the kernel's nearest" };
 const NO_AMQP_TCP: Applies = Applies::No { why: "bare TCP speaks no AMQP" };
+const NO_NATIVE: Applies = Applies::No { why: "it is part of this harness; its options have names of their own here" };
 const NO_ACK_TCP: Applies = Applies::No { why: "a bare TCP peer delivers nothing that could be acknowledged" };
 
 /// Whether `option` does anything for `subject`, and why not.
@@ -116,7 +121,15 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
     use SubjectKind as S;
     match (subject, option) {
         // The kernel's options work on every TCP socket, and every subject bounds its own handshake.
+        (S::Celery, O::Keepalive | O::TcpUserTimeout) => Applies::No {
+            why: "py-amqp sets its own (60/10/9 and 1000 ms); write `client.broker_transport_options.socket_settings`",
+        },
         (_, O::ConnectTimeout | O::Keepalive | O::TcpUserTimeout | O::Sysctl | O::Load) => Applies::Yes,
+
+        // kombu hands `broker_transport_options.read_timeout` to py-amqp, which makes it SO_RCVTIMEO (amqp/transport.py).
+        (S::Celery, O::ReadTimeout | O::Heartbeat | O::Prefetch | O::Ack | O::Client) => Applies::Yes,
+        (S::Celery, O::FrameMax) => Applies::No { why: "py-amqp takes the broker's; write `client` if you must" },
+        (_, O::Client) => NO_NATIVE,
 
         (S::TcpReader | S::RedisBlocking, O::ReadTimeout) => Applies::Yes,
         (S::TcpWriter, O::ReadTimeout) => {
@@ -130,7 +143,7 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
         (S::TcpReader, O::PeerReads) => {
             Applies::No { why: "the reader sends nothing that its peer could leave unread; it is for a `tcp-writer`" }
         }
-        (S::Lapin | S::RedisBlocking, O::PeerReads) => {
+        (S::Lapin | S::RedisBlocking | S::Celery, O::PeerReads) => {
             Applies::No { why: "a real broker always reads; it is for a `tcp-writer` against the embedded peer" }
         }
 
@@ -166,14 +179,15 @@ mod tests {
                 }
             }
         }
-        // 5 for everybody, read_timeout for the two that block, 4 of AMQP for lapin, peer_reads for the writer.
-        assert_eq!(yes, 5 * 4 + 2 + 4 + 1);
+        // 5 for the four of our own, read_timeout for the two that block, 4 of AMQP for lapin, peer_reads for the writer,
+        // and 8 of Celery's.
+        assert_eq!(yes, 5 * 4 + 2 + 4 + 1 + 8);
     }
 
     #[test]
     fn a_read_timeout_is_for_blocking_readers_only() {
         let with = |subject| applies(subject, OptionName::ReadTimeout).is_yes();
-        assert_eq!(SubjectKind::ALL.map(with), [true, false, false, true]);
+        assert_eq!(SubjectKind::ALL.map(with), [true, false, false, true, true]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::fault::Fault;
 use crate::units::Setting;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -19,11 +20,13 @@ pub enum SubjectKind {
     Lapin,
     /// A blocking `BRPOP` of the real `redis` client on Redis.
     RedisBlocking,
+    /// A real Celery worker on RabbitMQ, unchanged, as a process tree of its own that is watched from outside.
+    Celery,
 }
 
 impl SubjectKind {
     /// All kinds, in the order of the documentation.
-    pub const ALL: [Self; 4] = [Self::TcpReader, Self::TcpWriter, Self::Lapin, Self::RedisBlocking];
+    pub const ALL: [Self; 5] = [Self::TcpReader, Self::TcpWriter, Self::Lapin, Self::RedisBlocking, Self::Celery];
 
     /// The name in files and reports.
     #[must_use]
@@ -33,6 +36,7 @@ impl SubjectKind {
             Self::TcpWriter => "tcp-writer",
             Self::Lapin => "lapin",
             Self::RedisBlocking => "redis-blocking",
+            Self::Celery => "celery",
         }
     }
 
@@ -41,9 +45,15 @@ impl SubjectKind {
     pub fn broker(self) -> BrokerKind {
         match self {
             Self::TcpReader | Self::TcpWriter => BrokerKind::None,
-            Self::Lapin => BrokerKind::Rabbitmq,
+            Self::Lapin | Self::Celery => BrokerKind::Rabbitmq,
             Self::RedisBlocking => BrokerKind::Redis,
         }
+    }
+
+    /// Whether it is a program of somebody else's that is only watched from outside.
+    #[must_use]
+    pub fn is_command(self) -> bool {
+        self == Self::Celery
     }
 }
 
@@ -142,6 +152,9 @@ pub struct Settings {
     /// Sysctls of the subject's own network namespace, by name without the `net.ipv4.` prefix
     /// (`tcp_retries2`), as `sysctl.tcp_retries2 = 5`.
     pub sysctl: BTreeMap<String, i64>,
+    /// Options in the client's own words, for a subject that is a program of somebody else's. They go to it as they stand.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub client: Map<String, Value>,
 }
 
 fn yes() -> bool {
@@ -278,6 +291,9 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// Interval between numbered messages on each connection; `None` is no load.
     pub load_interval: Option<Duration>,
+    /// The first message is a task that is due this long after the cut, and in the worker's hands before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta: Option<Duration>,
     /// The fallback that cleans up afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reaper: Option<ReaperSettings>,

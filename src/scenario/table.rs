@@ -90,7 +90,7 @@ pub(super) const OPTIONS: &[Key] = &[
     optional(
         "connect_timeout",
         Kind::Setting(MILLIS),
-        "`10s`",
+        "`10s`; Celery's own is `4s`",
         "connect_timeout = \"10s\"",
         "The client's own bound on the handshake.",
         &["socket_connect_timeout", "connection_timeout", "broker_connection_timeout"],
@@ -122,7 +122,7 @@ pub(super) const OPTIONS: &[Key] = &[
     optional(
         "heartbeat",
         Kind::Setting(HEARTBEAT),
-        "`none`: asks for 0, and lapin adopts the broker's",
+        "`none`: asks for 0, and lapin adopts the broker's; Celery's own is `120s`",
         "heartbeat = \"10s\"",
         "The AMQP heartbeat to ask for, whole seconds. The broker's own may be smaller and wins.",
         &["hb", "broker_heartbeat"],
@@ -138,7 +138,7 @@ pub(super) const OPTIONS: &[Key] = &[
     optional(
         "ack",
         Kind::Choice(&["early", "late"]),
-        "`late`",
+        "`late`; Celery's own is `early`",
         "ack = \"late\"",
         "When a message is acknowledged: on receipt (`early`) or after the work (`late`).",
         &["acks", "acks_late"],
@@ -167,6 +167,15 @@ pub(super) const OPTIONS: &[Key] = &[
         "sysctl = { tcp_retries2 = 5 }",
         "Sysctls `net.ipv4.*` of the arm's network namespace; `sysctl.tcp_retries2 = 5` is the same.",
         &["sysctls"],
+    ),
+    optional(
+        "client",
+        Kind::Native,
+        "none",
+        "client = { broker_transport_options = { socket_timeout = 60 } }",
+        "Options in the client's own words, handed to it as they stand: for Celery, its configuration. What the kernel says \
+         is set stands beside them in the report.",
+        &["native", "conf", "config"],
     ),
 ];
 
@@ -255,12 +264,23 @@ const ARM: &[Key] = &[
     ),
 ];
 
-const LOAD: &[Key] = &[required(
-    "rate",
-    Kind::Rate,
-    "rate = \"1/s\"",
-    "Numbered messages on each connection, before, through and after the fault.",
-)];
+const LOAD: &[Key] = &[
+    required(
+        "rate",
+        Kind::Rate,
+        "rate = \"1/s\"",
+        "Numbered messages on each connection, before, through and after the fault.",
+    ),
+    optional(
+        "eta",
+        any(ms(1)),
+        "none",
+        "eta = \"15s\"",
+        "Celery: the first message is a task whose ETA lies this long after the cut (`at` must be fixed), and which the \
+         worker holds by then. When it falls due the worker lowers its prefetch again with a synchronous `basic.qos`.",
+        &["countdown"],
+    ),
+];
 
 const FAULT: &[Key] = &[
     required("profile", Kind::Profile, "profile = \"blackhole\"", "A file in `netem/`; `none` is a control."),

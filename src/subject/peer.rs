@@ -61,7 +61,11 @@ impl Role for Process {
         match command {
             Command::Close { trial } => self.peer.close(trial),
             Command::Quit => {}
-            Command::Open { trial, .. } | Command::Publish { trial, .. } | Command::Fill { trial } => {
+            Command::Open { trial, .. }
+            | Command::Publish { trial, .. }
+            | Command::Inspect { trial, .. }
+            | Command::Relay { trial, .. }
+            | Command::Fill { trial } => {
                 self.peer.reporter.note(format!("the peer takes no orders for trial {trial}: clients call on it"));
             }
         }

@@ -2,7 +2,8 @@
 
 use super::amqp::{self, FRAME_MAX, Wishes};
 use super::causes;
-use super::protocol::Target;
+use super::celery_task;
+use super::protocol::{Target, Task};
 use super::report::Reporter;
 use super::schedule::Schedule;
 use super::stop::Stop;
@@ -21,7 +22,7 @@ use tokio::sync::Mutex;
 /// Between two attempts to reach a broker that is gone.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The link to one broker; opened when first needed, opened again when it broke.
+/// The link to one broker and virtual host; opened when first needed, opened again when it broke.
 #[derive(Default)]
 struct Link {
     open: Mutex<Option<(Connection, Channel)>>,
@@ -30,7 +31,7 @@ struct Link {
 pub(super) struct Publisher {
     reporter: Reporter,
     runtime: Option<Runtime>,
-    links: HashMap<SocketAddrV4, Arc<Link>>,
+    links: HashMap<(SocketAddrV4, String), Arc<Link>>,
     trials: HashMap<TrialId, Arc<Stop>>,
 }
 
@@ -40,12 +41,12 @@ impl Publisher {
         Ok(Self { reporter, runtime: Some(runtime), links: HashMap::new(), trials: HashMap::new() })
     }
 
-    pub fn publish(&mut self, trial: TrialId, target: Target, interval: Duration) {
+    pub fn publish(&mut self, trial: TrialId, target: Target, interval: Duration, task: Option<Task>) {
         self.close(trial);
         let stop = Arc::new(Stop::default());
         self.trials.insert(trial, stop.clone());
-        let link = self.links.entry(target.server).or_default().clone();
-        let numbered = Numbered { trial, target, interval, link, stop, reporter: self.reporter.clone() };
+        let link = self.links.entry((target.server, target.vhost.clone())).or_default().clone();
+        let numbered = Numbered { trial, target, interval, task, link, stop, reporter: self.reporter.clone() };
         if let Some(runtime) = &self.runtime {
             runtime.spawn(numbered.run());
         }
@@ -109,6 +110,7 @@ struct Numbered {
     trial: TrialId,
     target: Target,
     interval: Duration,
+    task: Option<Task>,
     link: Arc<Link>,
     stop: Arc<Stop>,
     reporter: Reporter,
@@ -135,16 +137,22 @@ impl Numbered {
 
     async fn publish(&self, channel: &Channel, message: &mut u64) -> lapin::Result<()> {
         let queue = self.target.queue.as_str();
-        amqp::declare(channel, queue).await?;
+        // Celery declares its queues durable, and the first to declare decides.
+        amqp::declare(channel, queue, self.task.is_some()).await?;
         let mut schedule = Schedule::staggered(self.reporter.now(), self.interval, self.trial);
         loop {
             tokio::time::sleep(schedule.wait(self.reporter.now())).await;
             schedule.advance();
-            let payload = message.to_string();
+            let (payload, properties) = match &self.task {
+                None => (message.to_string(), BasicProperties::default()),
+                Some(task) => {
+                    let due = task.first_due.filter(|_| *message == 0).map(|due| self.reporter.wall_of(due));
+                    celery_task::message(&task.name, self.trial, *message, due)
+                }
+            };
             // Before the call: the segment leaves during it.
             let at = self.reporter.now();
             let options = BasicPublishOptions::default();
-            let properties = BasicProperties::default();
             let confirm =
                 channel.basic_publish("".into(), queue.into(), options, payload.as_bytes(), properties).await?;
             self.reporter.event(at, self.trial, Kind::Published { message: *message });

@@ -31,7 +31,7 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
             Kind::Reaped { rule, .. } if row.reaped_s.is_none() => {
                 (row.reaped_s, row.reaped_by) = (Some(at), rule.clone());
             }
-            Kind::PeerReceived { .. } => {
+            Kind::PeerReceived { .. } | Kind::Effect { .. } => {
                 row.delivered_s.get_or_insert(at);
                 row.delivered_n += 1;
             }
@@ -54,6 +54,7 @@ fn message_of(kind: &Kind) -> Option<u64> {
         | Kind::Sent { message, .. }
         | Kind::Published { message }
         | Kind::Reaped { message, .. }
+        | Kind::Effect { message }
         | Kind::Confirmed { message }
         | Kind::PeerReceived { message } => Some(*message),
         _ => None,

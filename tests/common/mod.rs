@@ -66,6 +66,7 @@ impl Setup {
             frame_max: lapin.then_some(4096),
             peer_reads: true,
             sysctl: BTreeMap::new(),
+            client: serde_json::Map::new(),
         };
         Arm { name: name.into(), settings, trials, load: true }
     }
@@ -121,6 +122,7 @@ pub fn plan(arms: Vec<Arm>, faults: Vec<Fault>, horizon_s: f64, gates: Vec<Gate>
         arms,
         faults,
         load_interval: None,
+        eta: None,
         gates,
         reaper: None,
         tasks: None,

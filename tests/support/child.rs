@@ -155,6 +155,7 @@ pub fn settings(subject: SubjectKind) -> Settings {
         ack: None,
         frame_max: None,
         peer_reads: true,
+        client: serde_json::Map::new(),
         sysctl: BTreeMap::new(),
     }
 }
@@ -164,7 +165,7 @@ pub fn some(seconds: f64) -> Setting {
 }
 
 pub fn target(server: SocketAddrV4, trial: TrialId) -> Target {
-    Target { server, queue: format!("trial-{trial}"), user: String::new(), password: String::new() }
+    Target { server, vhost: "/".into(), queue: format!("trial-{trial}"), user: String::new(), password: String::new() }
 }
 
 pub fn open(server: SocketAddrV4, trial: TrialId, settings: Settings, load_interval: Option<Duration>) -> Command {

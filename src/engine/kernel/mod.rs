@@ -8,6 +8,7 @@ mod children;
 mod cutter;
 mod looks;
 mod observers;
+mod outside;
 mod registry;
 mod run;
 mod tracker;
@@ -22,6 +23,8 @@ use crate::events::Event;
 pub enum Message {
     /// Something happened.
     Event(Event),
+    /// A socket of a client that is watched from outside changed its state.
+    Socket(outside::SocketChange),
     /// News of a child process, by its index.
     Child(usize, children::ChildNews),
     /// SIGINT, SIGTERM or SIGHUP.

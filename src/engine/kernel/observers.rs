@@ -13,6 +13,8 @@ use crate::observe::{SockDiag, Traces};
 use crate::scenario::BrokerKind;
 use crate::units::Pace;
 use std::io::{self, PipeWriter};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -30,6 +32,7 @@ pub struct Observers {
     logs: Vec<LogWatch>,
     clients: Vec<ClientsWatch>,
     sources: Vec<String>,
+    trace_opened: bool,
 }
 
 impl Observers {
@@ -43,10 +46,11 @@ impl Observers {
         events: &Sender<Message>,
         lab: &Lab,
         sockets: Vec<SockDiag>,
+        outside: Vec<(Ipv4Addr, Ipv4Addr)>,
     ) -> io::Result<Self> {
         let (told, news) = channel();
         let (end, trace) = std::io::pipe()?;
-        let watch = Watch { clock, registry: registry.clone(), events: events.clone() };
+        let watch = Watch { clock, registry: registry.clone(), events: events.clone(), outside: Arc::new(outside.into_iter().collect()) };
         let mut this = Self {
             told: Some(told),
             trace: Some(trace),
@@ -54,6 +58,7 @@ impl Observers {
             logs: Vec::new(),
             clients: Vec::new(),
             sources: Vec::new(),
+            trace_opened: false,
         };
         let traced = match Traces::open(clock) {
             Ok(traces) => {
@@ -68,6 +73,7 @@ impl Observers {
                 false
             }
         };
+        this.trace_opened = traced;
         this.thread("sock_diag", move || watch.sockets(sockets, !traced, &news))?;
         this.brokers(clock, registry, events, lab)?;
         Ok(this)
@@ -110,6 +116,11 @@ impl Observers {
         }
     }
 
+    /// Whether the kernel tells of every change of a socket.
+    pub fn traced(&self) -> bool {
+        self.trace_opened
+    }
+
     /// Which observation comes from where.
     pub fn sources(&self) -> Vec<String> {
         self.sources.clone()
@@ -135,7 +146,8 @@ impl Observers {
 /// The brokers know connections by name only; the trial is added on the way.
 fn name_trials(ends: &Receiver<Event>, registry: &Registry, events: &Sender<Message>) {
     for mut event in ends {
-        if let crate::events::Kind::BrokerEnd { tuple, .. } = &event.kind {
+        if let crate::events::Kind::BrokerEnd { tuple, .. } = &mut event.kind {
+            *tuple = registry.client_of(*tuple);
             event.trial = registry.get(tuple).map(|known| known.trial);
         }
         // What is not a trial's connection (the producer's, the harness's own) tells nothing about the trials.

@@ -5,8 +5,10 @@ use super::children::{Child, ChildNews};
 use super::cutter::{Cutter, Request, What};
 use super::looks::Told;
 use super::observers::Observers;
+use super::outside::Outside;
 use super::registry::Registry;
 use super::tracker::{Order, Tracker};
+use crate::clients::{self, Program, Where};
 use crate::engine::job::{Facts, Job};
 use crate::events::{Event, Kind, Source};
 use crate::fault::FaultTable;
@@ -17,11 +19,12 @@ use crate::host::{procfs, signals};
 use crate::lab::{ADMIN, ArmNet, Broker, Lab, LabError, LabSpec, Patience, RouterNs};
 use crate::observe::SockDiag;
 use crate::plan::Plan;
-use crate::scenario::{Act, BrokerKind};
+use crate::scenario::{Act, BrokerKind, Settings};
 use crate::store::{EventLog, MemoryUse, RunDir, StoreError};
-use crate::subject::protocol::{Command, Target};
+use crate::subject::protocol::{Command, Target, Task};
 use crate::units::{Offset, Pace, TrialId, seconds};
 use std::net::SocketAddrV4;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -30,6 +33,8 @@ use thiserror::Error;
 
 /// The embedded peer's name among the children.
 const PEER: &str = "peer";
+/// The proxies' names begin with this.
+const PROXY: &str = "proxy";
 /// How long connections may take to be consuming before their trials are void.
 const OPEN_PATIENCE: Duration = Duration::from_secs(60);
 /// Time between two words about the progress, by the time since the run began.
@@ -67,6 +72,7 @@ fn store(e: StoreError) -> EngineError {
 
 /// Everything that is alive during a run.
 struct Run<'a> {
+    job: &'a Job,
     plan: &'a Plan,
     clock: Clock,
     lab: Lab,
@@ -77,6 +83,7 @@ struct Run<'a> {
     cutter: Option<JoinHandle<FaultTable>>,
     registry: Registry,
     observers: Observers,
+    outside: Outside,
     inbox: Receiver<Message>,
     facts: Facts,
 }
@@ -109,7 +116,7 @@ pub fn run(job: &Job, progress: &mut dyn FnMut(Progress)) -> (Facts, Result<Endi
         for broker in &lab.brokers {
             events.hide(&broker.password);
         }
-        let mut run = Run::start(&job.plan, clock, lab, sender, inbox, std::mem::take(&mut facts))?;
+        let mut run = Run::start(job, clock, lab, sender, inbox, std::mem::take(&mut facts))?;
         let ending = run.dispatch(&mut events, progress);
         let (run_facts, closed) = run.close(&mut events);
         facts = run_facts;
@@ -154,23 +161,50 @@ fn lab_spec(job: &Job) -> LabSpec<'_> {
     });
     LabSpec {
         run_id: job.run_id.clone(),
-        work_dir: std::env::var_os("HALFOPEN_WORK_DIR").map_or_else(std::env::temp_dir, Into::into),
+        work_dir: work_dir(),
         arms: arms.collect(),
         brokers: &scenario.broker,
         nofile: NOFILE,
         router: RouterNs::Current,
+        proxied: proxied(&job.plan),
+        // A virtual host each: clients of one virtual host talk to each other.
+        vhosts: job.plan.trials.iter().filter(|t| is_command(&job.plan, t.arm)).map(|t| vhost(t.id)).collect(),
     }
+}
+
+/// Whether a proxy stands before the broker.
+fn proxied(plan: &Plan) -> bool {
+    plan.scenario.faults.iter().any(|fault| fault.act == Some(Act::FreezeProxy))
+}
+
+/// Whether the subjects of an arm are programs of somebody else's.
+fn is_command(plan: &Plan, arm: usize) -> bool {
+    plan.scenario.arms.get(arm).is_some_and(|arm| arm.settings.subject.is_command())
+}
+
+fn vhost(trial: TrialId) -> String {
+    format!("halfopen.{trial}")
+}
+
+fn queue(trial: TrialId) -> String {
+    format!("halfopen.{trial}")
+}
+
+/// For the programs' sockets and the brokers' files: private to the run.
+fn work_dir() -> PathBuf {
+    std::env::var_os("HALFOPEN_WORK_DIR").map_or_else(std::env::temp_dir, Into::into)
 }
 
 impl<'a> Run<'a> {
     fn start(
-        plan: &'a Plan,
+        job: &'a Job,
         clock: Clock,
         lab: Lab,
         sender: Sender<Message>,
         inbox: Receiver<Message>,
         mut facts: Facts,
     ) -> Result<Self, EngineError> {
+        let plan = &job.plan;
         for broker in &lab.brokers {
             let version = broker.version.clone().unwrap_or_else(|| "unknown".to_string());
             facts.brokers.insert(broker.kind.name().to_string(), version);
@@ -181,7 +215,14 @@ impl<'a> Run<'a> {
             lab.clients.iter().map(|ns| SockDiag::open(ns).map_err(|e| EngineError::Cannot(e.to_string()))).collect()
         };
         let registry = Registry::default();
-        let observers = Observers::start(clock, &registry, &sender, &lab, diags()?).map_err(harness("observers"))?;
+        let outside = Outside::of(plan);
+        let observers = Observers::start(clock, &registry, &sender, &lab, diags()?, outside.pairs());
+        let observers = observers.map_err(harness("observers"))?;
+        if !outside.pairs().is_empty() && !observers.traced() {
+            let text = "clients from outside are followed by the kernel's tracepoints, which can't be had here; run as root, or \
+                        with --lab vm";
+            return Err(EngineError::Cannot(text.to_string()));
+        }
         facts.sources.extend(observers.sources());
         let (requests, orders) = channel();
         let cutter = Cutter::new(clock, table, diags()?, sender.clone());
@@ -194,6 +235,7 @@ impl<'a> Run<'a> {
             })
             .map_err(harness("cutter"))?;
         let mut run = Self {
+            job,
             plan,
             clock,
             lab,
@@ -203,6 +245,7 @@ impl<'a> Run<'a> {
             cutter: Some(cutter),
             registry,
             observers,
+            outside,
             inbox,
             facts,
         };
@@ -212,6 +255,7 @@ impl<'a> Run<'a> {
         }
         run.start_children(&sender)?;
         run.ask(Request::Brokers(run.broker_pids()));
+        run.ask(Request::Proxies(run.proxy_pids()));
         Ok(run)
     }
 
@@ -238,6 +282,11 @@ impl<'a> Run<'a> {
         {
             self.producer = Some(add("__producer", "producer", &self.lab.producer)?);
         }
+        if let Some(ns) = &self.lab.proxy {
+            for trial in &self.plan.trials {
+                add("__proxy", &format!("{PROXY} {}", trial.id), ns)?;
+            }
+        }
         Ok(())
     }
 
@@ -258,11 +307,12 @@ impl<'a> Run<'a> {
             };
             match message {
                 Ok(Message::Event(event)) => {
-                    self.note(&event);
-                    events.append(&event).map_err(store)?;
-                    if let Some(tracker) = &mut tracker {
-                        orders.extend(tracker.on_event(&event));
-                    }
+                    let all = self.outside.on_event(event);
+                    orders.extend(self.take(&all, events, tracker.as_mut())?);
+                }
+                Ok(Message::Socket(change)) => {
+                    let all = self.outside.on_socket(change);
+                    orders.extend(self.take(&all, events, tracker.as_mut())?);
                 }
                 Ok(Message::Child(index, ChildNews::Hello(versions))) => {
                     self.facts.clients.extend(versions);
@@ -312,6 +362,30 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Writes events down and lets everybody know who has to.
+    fn take(
+        &mut self,
+        all: &[Event],
+        events: &mut EventLog,
+        mut tracker: Option<&mut Tracker<'_>>,
+    ) -> Result<Vec<Order>, EngineError> {
+        let mut orders = Vec::new();
+        for event in all {
+            self.note(event);
+            events.append(event).map_err(store)?;
+            if let Some(tracker) = &mut tracker {
+                orders.extend(tracker.on_event(event));
+            }
+        }
+        Ok(orders)
+    }
+
+    /// The acceptors before the broker, by trial.
+    fn proxy_pids(&self) -> Vec<(TrialId, u32)> {
+        let trial = |child: &Child| child.name().strip_prefix(PROXY)?.trim().parse().ok();
+        self.children.iter().filter_map(|child| Some((trial(child)?, child.pid()))).collect()
+    }
+
     /// The brokers' processes, the embedded peer's among them.
     fn broker_pids(&self) -> Vec<u32> {
         let peers = self.children.iter().filter(|child| child.name() == PEER).map(Child::pid);
@@ -352,12 +426,19 @@ impl<'a> Run<'a> {
     }
 
     /// Tells the observers of connections, of cuts, and of what the sockets may show.
-    fn note(&self, event: &Event) {
+    fn note(&mut self, event: &Event) {
         let Some(trial) = event.trial else { return };
         match &event.kind {
             Kind::Connected { tuple, .. } => {
                 self.registry.add(*tuple, trial);
                 self.observers.tell(Told::Watch { tuple: *tuple, trial, client: self.arm_of(trial), cut: false });
+            }
+            Kind::Relayed { tuple, upstream } => self.registry.relayed(*tuple, *upstream),
+            Kind::Ready { .. } => {
+                let arm = self.arm_of(trial);
+                for (attempt, tuple) in self.outside.open(trial) {
+                    self.children[arm].send(&Command::Inspect { trial, attempt, tuple });
+                }
             }
             Kind::FaultApplied { tuple, .. } => {
                 self.observers.tell(Told::Watch { tuple: *tuple, trial, client: self.arm_of(trial), cut: true });
@@ -373,16 +454,54 @@ impl<'a> Run<'a> {
     fn target(&self, trial: TrialId, server: std::net::Ipv4Addr, kind: BrokerKind) -> Target {
         let login = self.lab.broker(kind).map(|b| (b.user.clone(), b.password.clone()));
         let (user, password) = login.unwrap_or_default();
-        Target { server: SocketAddrV4::new(server, kind.port()), queue: format!("halfopen.{trial}"), user, password }
+        let vhost = if is_command(self.plan, self.arm_of(trial)) { vhost(trial) } else { "/".to_string() };
+        Target { server: SocketAddrV4::new(server, kind.port()), vhost, queue: queue(trial), user, password }
+    }
+
+    /// The program of a trial whose subject is one of somebody else's.
+    fn program(&self, trial: TrialId, settings: &Settings, target: &Target) -> Option<Program> {
+        let adapter = clients::adapter(settings.subject)?;
+        let place = Where {
+            environment: self.job.environments.get(&settings.subject)?.clone(),
+            trial,
+            broker_host: target.server.ip().to_string(),
+            broker_port: target.server.port(),
+            vhost: target.vhost.clone(),
+            queue: target.queue.clone(),
+            user: target.user.clone(),
+            password: target.password.clone(),
+            effects: work_dir().join("clients").join(trial.to_string()).join("effects"),
+            log: self.job.out.join("logs").join(format!("trial-{trial}.log")),
+        };
+        Some(adapter.program(settings, &place))
+    }
+
+    /// The proxies listen before the first client looks for them.
+    fn open_proxies(&mut self) {
+        for (index, trial) in self.proxy_pids().into_iter().map(|(trial, _)| trial).collect::<Vec<_>>().into_iter().enumerate()
+        {
+            let Some(planned) = self.plan.trial(trial) else { continue };
+            let kind = self.plan.scenario.arms[planned.arm].settings.subject.broker();
+            let first = self.children.len() - self.plan.trials.len();
+            let (listen, upstream) =
+                (SocketAddrV4::new(planned.server, kind.port()), SocketAddrV4::new(ADMIN, kind.port()));
+            self.children[first + index].send(&Command::Relay { trial, listen, upstream, queue: queue(trial) });
+        }
     }
 
     fn open_all(&mut self) {
+        self.open_proxies();
         let plan = self.plan;
         for trial in &plan.trials {
             let settings = plan.scenario.arms[trial.arm].settings.clone();
             let target = self.target(trial.id, trial.server, settings.subject.broker());
             let load_interval = plan.scenario.load_of(&plan.scenario.arms[trial.arm]);
-            self.children[trial.arm].send(&Command::Open { trial: trial.id, target, settings, load_interval });
+            let program = self.program(trial.id, &settings, &target);
+            if let Some(adapter) = clients::adapter(settings.subject) {
+                self.facts.clients.extend(adapter.locked_versions());
+            }
+            let open = Command::Open { trial: trial.id, target, settings, load_interval, program };
+            self.children[trial.arm].send(&open);
         }
     }
 
@@ -422,13 +541,15 @@ impl<'a> Run<'a> {
 
     fn carry_out(&mut self, order: Order) {
         match order {
-            Order::StartLoad(trial) => {
+            Order::StartLoad { trial, first_due } => {
                 let (Some(producer), Some(interval)) = (self.producer, self.plan.scenario.load_interval) else {
                     return;
                 };
                 let kind = self.plan.scenario.arms[self.arm_of(trial)].settings.subject.broker();
                 let target = self.target(trial, ADMIN, kind);
-                self.children[producer].send(&Command::Publish { trial, broker: kind, target, interval });
+                let subject = self.plan.scenario.arms[self.arm_of(trial)].settings.subject;
+                let task = clients::adapter(subject).map(|adapter| Task { name: adapter.task, first_due });
+                self.children[producer].send(&Command::Publish { trial, broker: kind, target, interval, task });
             }
             Order::Fill(trial) => {
                 let arm = self.arm_of(trial);
@@ -445,6 +566,7 @@ impl<'a> Run<'a> {
             Order::Certify(trial) => self.ask(Request::Certify(trial)),
             Order::End { trial, why } => {
                 self.ask(Request::Finish { trial, why });
+                self.outside.end(trial);
                 let arm = self.arm_of(trial);
                 self.children[arm].send(&Command::Close { trial });
                 if let Some(producer) = self.producer {
@@ -477,7 +599,10 @@ impl<'a> Run<'a> {
         }
         errors.extend(self.observers.stop().iter().map(|e| format!("observation: {e}")));
         self.measure_memory();
-        errors.extend(self.children.drain(..).filter_map(|c| c.close().err().map(|e| e.to_string())));
+        for child in self.children.drain(..) {
+            let closed = if child.name().starts_with(PROXY) { child.end() } else { child.close() };
+            errors.extend(closed.err().map(|e| e.to_string()));
+        }
         if let Err(more) = self.lab.close() {
             errors.extend(more.iter().map(ToString::to_string));
         }

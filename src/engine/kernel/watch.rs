@@ -6,14 +6,17 @@
 
 use super::Message;
 use super::looks::{Looks, Told};
+use super::outside::SocketChange;
 use super::registry::Registry;
 use crate::events::{Event, Kind, SocketSnapshot, Source, Tuple};
 use crate::host::clock::Clock;
-use crate::observe::{KernelEnds, PolledEnds, SockDiag, States, Traces};
+use crate::observe::{KernelEnds, PolledEnds, SockDiag, States, TraceWhat, Traces};
 use crate::units::{Offset, Pace, TrialId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::PipeReader;
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -26,6 +29,9 @@ const LEAST: Duration = Duration::from_millis(10);
 /// A bit more than the time that an end waits for its error.
 const ERROR_WAIT: Duration = Duration::from_millis(12);
 
+/// The kernel's number of the state.
+const ESTABLISHED: i32 = 1;
+
 /// What every observer thread needs.
 #[derive(Clone)]
 pub struct Watch {
@@ -35,6 +41,8 @@ pub struct Watch {
     pub registry: Registry,
     /// Where events go.
     pub events: Sender<Message>,
+    /// Client and server address of each trial whose client is watched from outside.
+    pub outside: Arc<HashSet<(Ipv4Addr, Ipv4Addr)>>,
 }
 
 /// A client namespace, its sockets, and its looks.
@@ -50,6 +58,14 @@ impl Watch {
     /// Reports an event of a trial.
     fn say(&self, offset: Offset, source: Source, trial: TrialId, kind: Kind) {
         let _ = self.events.send(Message::Event(Event::of_trial(offset, source, trial, kind)));
+    }
+
+    fn is_outside(&self, tuple: Tuple) -> bool {
+        self.outside.contains(&(*tuple.local.ip(), *tuple.peer.ip()))
+    }
+
+    fn changed(&self, change: SocketChange) {
+        let _ = self.events.send(Message::Socket(change));
     }
 
     /// Looks at the sockets of all client namespaces until `told` is closed.
@@ -120,10 +136,22 @@ impl Watch {
             let before = self.clock.now();
             for record in traces.drain() {
                 ends.push(record);
+                // The end of an established connection waits for its error, below.
+                if let TraceWhat::State { old, new } = record.what
+                    && old != ESTABLISHED
+                    && self.is_outside(record.tuple)
+                {
+                    self.changed(SocketChange { at: record.at, tuple: record.tuple, old, new, errno: 0 });
+                }
             }
             // At the end of the run nothing more is waited for.
             let settled = if last { before + ERROR_WAIT * 2 } else { before };
             for end in ends.take(settled) {
+                if self.is_outside(end.tuple) {
+                    let (at, tuple, new, errno) = (end.at, end.tuple, end.state, end.errno);
+                    self.changed(SocketChange { at, tuple, old: ESTABLISHED, new, errno });
+                    continue;
+                }
                 if let Some(who) = self.registry.get(&end.tuple) {
                     self.say(end.at, Source::Kernel, who.trial, end.into_kind());
                 }
