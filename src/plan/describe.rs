@@ -4,7 +4,7 @@
 
 use super::model::{Plan, Window};
 use super::phase;
-use crate::scenario::{BrokerKind, Scope, Trigger};
+use crate::scenario::{Act, BrokerKind, Scope, Trigger};
 use crate::units::print_duration;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -77,6 +77,8 @@ pub fn describe(plan: &Plan) -> Description {
     let mut namespaces = vec!["router".to_string(), "server".to_string()];
     namespaces.extend(arms.iter().map(|arm| format!("client {}", arm.name)));
     namespaces.extend(with_producer.then(|| "producer".to_string()));
+    let proxied = scenario.faults.iter().any(|fault| fault.act == Some(Act::FreezeProxy));
+    namespaces.extend(proxied.then(|| "proxy".to_string()));
     let mut processes = vec!["supervisor, first process of its own PID namespace".to_string(), "engine".to_string()];
     processes.extend(scenario.broker.kinds.iter().map(|kind| match kind {
         BrokerKind::None => format!("embedded peer on port {}", kind.port()),
@@ -84,6 +86,9 @@ pub fn describe(plan: &Plan) -> Description {
         BrokerKind::Redis => format!("redis-server on port {}, private data directory", kind.port()),
     }));
     processes.extend(with_producer.then(|| "producer of the numbered messages".to_string()));
+    let programs = plan.trials.iter().filter(|t| scenario.arms[t.arm].settings.subject.is_command()).count();
+    processes.extend((programs > 0).then(|| format!("{programs} process trees of clients from outside, one a trial")));
+    processes.extend(proxied.then(|| format!("{} proxies, one a trial, and a process for each connection", plan.trials.len())));
     processes.push(format!("{} subject processes, one or more an arm", arms.len()));
     Description {
         scenario: scenario.name.clone(),
@@ -92,7 +97,7 @@ pub fn describe(plan: &Plan) -> Description {
         predictions: predictions(plan),
         // Every namespace but the router hangs on a pair of its own.
         veth_pairs: namespaces.len() - 1,
-        routes: plan.trials.len() + 2 * arms.len() + 2 + 2 * usize::from(with_producer),
+        routes: plan.trials.len() + 2 * arms.len() + 2 + 2 * usize::from(with_producer) + usize::from(proxied),
         table: "one nftables table (family ip) in the router's namespace, owned by the engine's socket".to_string(),
         privileges: vec![
             "root, or unprivileged user namespaces".to_string(),

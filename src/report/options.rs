@@ -15,7 +15,7 @@ fn lines(arm: &ArmOptions) -> Vec<String> {
     let mut lines: Vec<String> = arm
         .effective
         .iter()
-        .map(|set| format!("{name}: effective {} ({})", receive(&set.options), super::sentences::plural(set.n, "connection")))
+        .map(|set| format!("{name}: effective {} ({})", shown(&set.options, "so_rcvtimeo"), super::sentences::plural(set.n, "connection")))
         .collect();
     if lines.is_empty() {
         lines.push(format!("{name}: the effective options of its connection could not be read"));
@@ -27,14 +27,6 @@ fn lines(arm: &ArmOptions) -> Vec<String> {
         }
     }
     lines
-}
-
-fn receive(options: &EffectiveOptions) -> String {
-    let text = shown(options, "so_rcvtimeo");
-    match options.nonblocking {
-        Some(true) => format!("{text}, on a non-blocking socket, where it does nothing"),
-        _ => text,
-    }
 }
 
 /// Whether an option that claims to set this did not: nothing is set although something was asked for.

@@ -9,6 +9,7 @@ mod cutter;
 mod looks;
 mod observers;
 mod outside;
+mod owned;
 mod registry;
 mod run;
 mod tracker;

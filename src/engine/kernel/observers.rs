@@ -2,6 +2,7 @@
 
 use super::Message;
 use super::looks::Told;
+use super::owned::Owned;
 use super::registry::Registry;
 use super::watch::Watch;
 use crate::events::Event;
@@ -13,8 +14,6 @@ use crate::observe::{SockDiag, Traces};
 use crate::scenario::BrokerKind;
 use crate::units::Pace;
 use std::io::{self, PipeWriter};
-use std::net::Ipv4Addr;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -46,11 +45,11 @@ impl Observers {
         events: &Sender<Message>,
         lab: &Lab,
         sockets: Vec<SockDiag>,
-        outside: Vec<(Ipv4Addr, Ipv4Addr)>,
+        outside: Owned,
     ) -> io::Result<Self> {
         let (told, news) = channel();
         let (end, trace) = std::io::pipe()?;
-        let watch = Watch { clock, registry: registry.clone(), events: events.clone(), outside: Arc::new(outside.into_iter().collect()) };
+        let watch = Watch { clock, registry: registry.clone(), events: events.clone() };
         let mut this = Self {
             told: Some(told),
             trace: Some(trace),
@@ -63,7 +62,7 @@ impl Observers {
         let traced = match Traces::open(clock) {
             Ok(traces) => {
                 let watch = watch.clone();
-                this.thread("tracepoints", move || watch.trace(traces, &end))?;
+                this.thread("tracepoints", move || watch.trace(traces, &end, outside))?;
                 this.sources.push("kernel_end: tracepoint".into());
                 true
             }

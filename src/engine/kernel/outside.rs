@@ -39,7 +39,7 @@ pub struct SocketChange {
 
 #[derive(Debug, Default)]
 struct Connection {
-    /// Known once it is established.
+    /// Known once it is established, or before where somebody looked.
     tuple: Option<Tuple>,
     /// Whether the handshake is still going on.
     opening: bool,
@@ -83,6 +83,7 @@ pub struct Outside {
     /// Whether a proxy tells who the consumer is: then nobody has to guess.
     roles_are_told: bool,
     by_pair: HashMap<(Ipv4Addr, Ipv4Addr), TrialId>,
+    arms: HashMap<TrialId, usize>,
     clients: HashMap<TrialId, Client>,
 }
 
@@ -94,16 +95,17 @@ impl Outside {
         let mut this = Self { roles_are_told: proxied, ..Self::default() };
         let command = |arm: usize| plan.scenario.arms.get(arm).is_some_and(|arm| arm.settings.subject.is_command());
         for trial in plan.trials.iter().filter(|trial| command(trial.arm)) {
+            this.arms.insert(trial.id, trial.arm);
             this.by_pair.insert((trial.client, trial.server), trial.id);
             this.clients.insert(trial.id, Client::default());
         }
         this
     }
 
-    /// The address pairs whose sockets are to be told of.
+    /// The address pairs whose sockets are to be told of, each with the arm whose namespace they are in.
     #[must_use]
-    pub fn pairs(&self) -> Vec<(Ipv4Addr, Ipv4Addr)> {
-        self.by_pair.keys().copied().collect()
+    pub fn pairs(&self) -> Vec<((Ipv4Addr, Ipv4Addr), usize)> {
+        self.by_pair.iter().map(|(pair, trial)| (*pair, self.arms.get(trial).copied().unwrap_or(0))).collect()
     }
 
     /// The connections of a trial that are there, with their numbers.
@@ -157,13 +159,13 @@ impl Outside {
         let Some(trial) = self.by_pair.get(&(*tuple.local.ip(), *tuple.peer.ip())).copied() else { return Vec::new() };
         let Some(client) = self.clients.get_mut(&trial).filter(|client| !client.ended) else { return Vec::new() };
         match (old, new) {
-            (_, SYN_SENT) => client.begin(trial, at),
+            (_, SYN_SENT) => client.begin(trial, at, Some(tuple).filter(|tuple| tuple.local.port() != 0)),
             (SYN_SENT, ESTABLISHED) => {
                 let mut events = client.connected(trial, at, tuple);
                 events.extend(client.consumes(trial, self.roles_are_told));
                 events
             }
-            (SYN_SENT, CLOSE) => client.failed(trial, at, errno),
+            (SYN_SENT, CLOSE) => client.failed(trial, at, tuple, errno),
             (ESTABLISHED, _) => client.left(trial, at, tuple, new, errno),
             (CLOSE_WAIT, _) => client.closed(trial, at, tuple, How::Eof, "the peer had closed its end"),
             _ => Vec::new(),
@@ -222,8 +224,14 @@ impl Client {
         }
     }
 
-    fn begin(&mut self, trial: TrialId, at: Offset) -> Vec<Event> {
-        self.connections.push(Connection { opening: true, ..Connection::default() });
+    /// The attempt with this name, or else the first that has none yet.
+    fn opening(&self, tuple: Tuple) -> Option<usize> {
+        let named = self.connections.iter().position(|c| c.opening && c.tuple == Some(tuple));
+        named.or_else(|| self.connections.iter().position(|c| c.opening && c.tuple.is_none()))
+    }
+
+    fn begin(&mut self, trial: TrialId, at: Offset, tuple: Option<Tuple>) -> Vec<Event> {
+        self.connections.push(Connection { opening: true, tuple, ..Connection::default() });
         let index = self.connections.len() - 1;
         if self.ready {
             self.give_number(index);
@@ -249,7 +257,7 @@ impl Client {
     }
 
     fn connected(&mut self, trial: TrialId, at: Offset, tuple: Tuple) -> Vec<Event> {
-        let index = match self.connections.iter().position(|c| c.opening) {
+        let index = match self.opening(tuple) {
             Some(index) => index,
             None => {
                 self.connections.push(Connection::default());
@@ -264,8 +272,8 @@ impl Client {
         self.tell(trial, at, index, What::Connected(tuple)).into_iter().collect()
     }
 
-    fn failed(&mut self, trial: TrialId, at: Offset, errno: i32) -> Vec<Event> {
-        let Some(index) = self.connections.iter().position(|c| c.opening) else { return Vec::new() };
+    fn failed(&mut self, trial: TrialId, at: Offset, tuple: Tuple, errno: i32) -> Vec<Event> {
+        let Some(index) = self.opening(tuple) else { return Vec::new() };
         self.connections[index].opening = false;
         let cause = match errno {
             0 => Cause { how: How::Other, errno: None, text: "it gave the handshake up".to_string() },

@@ -6,6 +6,7 @@ use super::cutter::{Cutter, Request, What};
 use super::looks::Told;
 use super::observers::Observers;
 use super::outside::Outside;
+use super::owned::Owned;
 use super::registry::Registry;
 use super::tracker::{Order, Tracker};
 use crate::clients::{self, Program, Where};
@@ -13,6 +14,7 @@ use crate::engine::job::{Facts, Job};
 use crate::events::{Event, Kind, Source};
 use crate::fault::FaultTable;
 use crate::host::clock::Clock;
+use crate::host::guest::in_user_mode_linux;
 use crate::host::netns::NetNs;
 use crate::host::process::on_end;
 use crate::host::{procfs, signals};
@@ -216,7 +218,10 @@ impl<'a> Run<'a> {
         };
         let registry = Registry::default();
         let outside = Outside::of(plan);
-        let observers = Observers::start(clock, &registry, &sender, &lab, diags()?, outside.pairs());
+        // A guest is a machine of its own: all of its sockets are of this run.
+        let known = if in_user_mode_linux() { Vec::new() } else { diags()? };
+        let owned = Owned::new(outside.pairs(), known);
+        let observers = Observers::start(clock, &registry, &sender, &lab, diags()?, owned);
         let observers = observers.map_err(harness("observers"))?;
         if !outside.pairs().is_empty() && !observers.traced() {
             let text = "clients from outside are followed by the kernel's tracepoints, which can't be had here; run as root, or \

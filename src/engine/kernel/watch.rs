@@ -7,16 +7,15 @@
 use super::Message;
 use super::looks::{Looks, Told};
 use super::outside::SocketChange;
+use super::owned::Owned;
 use super::registry::Registry;
 use crate::events::{Event, Kind, SocketSnapshot, Source, Tuple};
 use crate::host::clock::Clock;
 use crate::observe::{KernelEnds, PolledEnds, SockDiag, States, TraceWhat, Traces};
 use crate::units::{Offset, Pace, TrialId};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::io::PipeReader;
-use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -41,8 +40,6 @@ pub struct Watch {
     pub registry: Registry,
     /// Where events go.
     pub events: Sender<Message>,
-    /// Client and server address of each trial whose client is watched from outside.
-    pub outside: Arc<HashSet<(Ipv4Addr, Ipv4Addr)>>,
 }
 
 /// A client namespace, its sockets, and its looks.
@@ -60,12 +57,10 @@ impl Watch {
         let _ = self.events.send(Message::Event(Event::of_trial(offset, source, trial, kind)));
     }
 
-    fn is_outside(&self, tuple: Tuple) -> bool {
-        self.outside.contains(&(*tuple.local.ip(), *tuple.peer.ip()))
-    }
-
-    fn changed(&self, change: SocketChange) {
-        let _ = self.events.send(Message::Socket(change));
+    fn changed(&self, changes: Vec<SocketChange>) {
+        for change in changes {
+            let _ = self.events.send(Message::Socket(change));
+        }
     }
 
     /// Looks at the sockets of all client namespaces until `told` is closed.
@@ -129,7 +124,9 @@ impl Watch {
     }
 
     /// Reports each known socket that leaves ESTABLISHED, at the kernel's own instant, until `end` is closed.
-    pub fn trace(&self, mut traces: Traces, end: &PipeReader) {
+    ///
+    /// Of clients that are watched from outside every change is handed on, as far as the socket is theirs.
+    pub fn trace(&self, mut traces: Traces, end: &PipeReader, mut outside: Owned) {
         let mut ends = KernelEnds::default();
         let mut last = false;
         loop {
@@ -139,17 +136,16 @@ impl Watch {
                 // The end of an established connection waits for its error, below.
                 if let TraceWhat::State { old, new } = record.what
                     && old != ESTABLISHED
-                    && self.is_outside(record.tuple)
                 {
-                    self.changed(SocketChange { at: record.at, tuple: record.tuple, old, new, errno: 0 });
+                    self.changed(outside.changes(SocketChange { at: record.at, tuple: record.tuple, old, new, errno: 0 }));
                 }
             }
             // At the end of the run nothing more is waited for.
             let settled = if last { before + ERROR_WAIT * 2 } else { before };
             for end in ends.take(settled) {
-                if self.is_outside(end.tuple) {
+                if outside.is_about(end.tuple) {
                     let (at, tuple, new, errno) = (end.at, end.tuple, end.state, end.errno);
-                    self.changed(SocketChange { at, tuple, old: ESTABLISHED, new, errno });
+                    self.changed(outside.changes(SocketChange { at, tuple, old: ESTABLISHED, new, errno }));
                     continue;
                 }
                 if let Some(who) = self.registry.get(&end.tuple) {
