@@ -10,6 +10,7 @@ use crate::observe::{SockDiag, States};
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 
+const ESTABLISHED: i32 = 1;
 const CLOSE: i32 = 7;
 const SYN_SENT: i32 = 2;
 
@@ -45,7 +46,11 @@ impl Owned {
         if begins || (change.old == SYN_SENT && !self.seen.contains(&change.tuple)) {
             // A look that fails saw nothing; the next one makes up for it while the socket is there.
             let there = diag.dump(States::LIVE).unwrap_or_default();
-            let ours = there.into_iter().filter(|(tuple, _)| (*tuple.local.ip(), *tuple.peer.ip()) == pair);
+            // Others are on their way out, and known already or of no interest.
+            let live = |state: u8| i32::from(state) == ESTABLISHED || i32::from(state) == SYN_SENT;
+            let ours = there
+                .into_iter()
+                .filter(|(tuple, socket)| live(socket.state) && (*tuple.local.ip(), *tuple.peer.ip()) == pair);
             for (tuple, _) in ours.filter(|(tuple, _)| self.seen.insert(*tuple)) {
                 changes.push(SocketChange { tuple, old: CLOSE, new: SYN_SENT, errno: 0, at: change.at });
             }
