@@ -19,6 +19,9 @@ use std::path::{Path, PathBuf};
 const KIND: BrokerKind = BrokerKind::Rabbitmq;
 const USER: &str = "halfopen";
 const EPMD_PORT: u16 = 4369;
+/// Names are looked up in this file and nowhere else. RabbitMQ asks for the name of every client's address and for its
+/// own; in a lab nobody answers, and a resolver gives up after 5 s, which would be part of every handshake.
+const INETRC: &str = "{lookup, [file]}.\n{host, {127,0,0,1}, [\"localhost\"]}.\n";
 /// Erlang's schedulers spin a while before they sleep: processor time taken from the clients under test, and in a guest
 /// whose clock moves only when all sleep, time that never passes. Nothing else depends on it.
 const NO_BUSY_WAITING: &str = "+sbwt none +sbwtdcpu none +sbwtdio none";
@@ -117,6 +120,7 @@ impl Files {
         fs::write(self.dir.join("rabbitmq.conf"), configured)?;
         fs::write(self.dir.join("enabled_plugins"), "[].\n")?;
         fs::write(self.dir.join("rabbitmq-env.conf"), "")?;
+        fs::write(self.dir.join("inetrc"), INETRC)?;
         let cookie = self.dir.join("home/.erlang.cookie");
         fs::write(&cookie, crate::host::secret::password()?)?;
         // Erlang refuses a cookie that others can read.
@@ -145,6 +149,7 @@ impl Files {
             ("RABBITMQ_NODENAME", text(&node_name(run_id))),
             // Makes the script become the Erlang machine, so that our child is the broker and no shell in between.
             ("RUNNING_UNDER_SYSTEMD", text("true")),
+            ("ERL_INETRC", file("inetrc")),
             ("ERL_EPMD_ADDRESS", text("127.0.0.1")),
             ("ERL_EPMD_PORT", text(&EPMD_PORT.to_string())),
             ("ERL_AFLAGS", text(&format!("{NO_BUSY_WAITING} -start_epmd false"))),

@@ -593,6 +593,19 @@ impl<'a> Run<'a> {
         self.facts.memory.push(MemoryUse { role: "engine".into(), processes: 1, peak_rss_bytes: own });
     }
 
+    /// Beside the logs of clients from outside the broker's is kept, its password blotted out.
+    fn keep_logs(&self) {
+        if self.job.environments.is_empty() {
+            return;
+        }
+        for broker in &self.lab.brokers {
+            let text = std::fs::read(&broker.log).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text).replace(&broker.password, "********");
+            // It is for people only: a run that lacks it is whole.
+            let _ = std::fs::write(self.job.out.join("logs").join(format!("{}.log", broker.kind)), text);
+        }
+    }
+
     /// Tears down in the opposite order, goes on past every error, and returns them all.
     fn close(mut self, events: &mut EventLog) -> (Facts, Result<(), EngineError>) {
         let mut errors = Vec::new();
@@ -608,6 +621,7 @@ impl<'a> Run<'a> {
             let closed = if child.name().starts_with(PROXY) { child.end() } else { child.close() };
             errors.extend(closed.err().map(|e| e.to_string()));
         }
+        self.keep_logs();
         if let Err(more) = self.lab.close() {
             errors.extend(more.iter().map(ToString::to_string));
         }
