@@ -15,6 +15,8 @@ pub const MARKER: &str = ".halfopen-run";
 
 const RUN: &str = "run.json";
 const EVENTS: &str = "events.jsonl";
+/// The folder of the clients' and brokers' logs.
+pub const LOGS: &str = "logs";
 
 /// What a run writes, so that clearing an earlier run touches nothing else.
 const OWN: [&str; 12] = [
@@ -64,6 +66,7 @@ impl RunDir {
         for name in OWN {
             remove(&path.join(name))?;
         }
+        dir.remove_logs()?;
         Ok(dir)
     }
 
@@ -81,8 +84,21 @@ impl RunDir {
         for name in OWN.iter().chain([&MARKER]) {
             remove(&self.path.join(name))?;
         }
+        self.remove_logs()?;
         // Fails where somebody else's files are, which is right.
         let _ = fs::remove_dir(&self.path);
+        Ok(())
+    }
+
+    /// The logs of clients and brokers: the files of a run in its folder for them, and the folder if nothing is left.
+    fn remove_logs(&self) -> Result<(), StoreError> {
+        let logs = self.path.join(LOGS);
+        for entry in fs::read_dir(&logs).into_iter().flatten().flatten() {
+            if entry.path().extension().is_some_and(|extension| extension == "log") {
+                remove(&entry.path())?;
+            }
+        }
+        let _ = fs::remove_dir(&logs);
         Ok(())
     }
 

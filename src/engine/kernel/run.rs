@@ -22,7 +22,7 @@ use crate::lab::{ADMIN, ArmNet, Broker, Lab, LabError, LabSpec, Patience, Router
 use crate::observe::SockDiag;
 use crate::plan::Plan;
 use crate::scenario::{Act, BrokerKind, Settings};
-use crate::store::{EventLog, MemoryUse, RunDir, StoreError};
+use crate::store::{EventLog, LOGS, MemoryUse, RunDir, StoreError};
 use crate::subject::protocol::{Command, Target, Task};
 use crate::units::{Offset, Pace, TrialId, seconds};
 use std::net::SocketAddrV4;
@@ -476,7 +476,7 @@ impl<'a> Run<'a> {
             user: target.user.clone(),
             password: target.password.clone(),
             effects: work_dir().join("clients").join(trial.to_string()).join("effects"),
-            log: self.job.out.join("logs").join(format!("trial-{trial}.log")),
+            log: self.job.out.join(LOGS).join(format!("trial-{trial}.log")),
         };
         Some(adapter.program(settings, &place))
     }
@@ -602,7 +602,7 @@ impl<'a> Run<'a> {
             let text = std::fs::read(&broker.log).unwrap_or_default();
             let text = String::from_utf8_lossy(&text).replace(&broker.password, "********");
             // It is for people only: a run that lacks it is whole.
-            let _ = std::fs::write(self.job.out.join("logs").join(format!("{}.log", broker.kind)), text);
+            let _ = std::fs::write(self.job.out.join(LOGS).join(format!("{}.log", broker.kind)), text);
         }
     }
 
