@@ -47,7 +47,8 @@ impl Installed {
         let mut counters = Counters::default();
         let mut intact = rules_intact;
         for placed in &self.placed {
-            let earlier = self.earlier.iter().filter(|(counted, _)| *counted == placed.counts).map(|(_, n)| n).sum::<u64>();
+            let earlier =
+                self.earlier.iter().filter(|(counted, _)| *counted == placed.counts).map(|(_, n)| n).sum::<u64>();
             let now = if self.in_force || !placed.counts.drops() { count(&placed.element) } else { Some(0) };
             intact &= now.is_some();
             placed.counts.write(&mut counters, earlier + now.unwrap_or(0));

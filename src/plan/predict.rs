@@ -145,7 +145,8 @@ pub fn predict(plan: &mut Plan, machine: &Machine) {
         }
         let doubt = format!(
             "{} under {}: not predicted: {why}",
-            plan.scenario.arms[*arm].name, plan.scenario.faults[*fault].name()
+            plan.scenario.arms[*arm].name,
+            plan.scenario.faults[*fault].name()
         );
         if !plan.doubts.contains(&doubt) {
             plan.doubts.push(doubt);

@@ -103,8 +103,7 @@ pub(super) fn together(faults: &[Fields], findings: &mut Findings) {
                     .to_string()
             };
             let at = if fields.has("name") { fields.at("name") } else { fields.at };
-            let label =
-                if fields.has("name") { fields.name("name") } else { fields.label.trim_end().to_string() };
+            let label = if fields.has("name") { fields.name("name") } else { fields.label.trim_end().to_string() };
             findings.error(at, label, problem);
         }
         let act: Option<Act> = fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);

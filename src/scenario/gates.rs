@@ -2,8 +2,8 @@
 
 use super::columns::{self, Column};
 use super::error::Findings;
-use super::keys::mend;
 use super::fault::Fault;
+use super::keys::mend;
 use super::model::{Gate, Measure};
 use super::value::{Bound, Val};
 use super::walk::Fields;

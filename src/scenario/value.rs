@@ -1,7 +1,7 @@
 //! One value against what its key takes.
 
-use super::keys::{Key, Kind, Limits, mend, profile_names};
 use super::fault::Trigger;
+use super::keys::{Key, Kind, Limits, mend, profile_names};
 use super::model::SubjectKind;
 use super::tree::{Entry, Node, Value};
 use crate::units::{DurationError, Setting, parse_duration, parse_rate, print_duration};

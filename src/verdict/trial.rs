@@ -135,8 +135,10 @@ fn decide(case: &Case<'_>, t: &Timeline, first: &Attempt) -> Result<Outcome, Voi
     if applied.tuple != tuple {
         return Err(VoidReason::OtherConnection);
     }
-    // No watcher can be quicker than the bracket of the cut: what fired inside it had another reason.
-    if notice.is_some_and(|n| n < applied.after) {
+    // No watcher can be quicker than the bracket of a silent cut: what fired inside it had another reason. Of a broker that
+    // is killed the client may hear before the harness sees it gone.
+    let earliest = if case.fault.silent() { applied.after } else { applied.before };
+    if notice.is_some_and(|n| n < earliest) {
         return Ok(Outcome::FalseAlarm);
     }
     if ready > applied.before {

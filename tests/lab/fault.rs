@@ -340,7 +340,8 @@ fn a_thousand_cuts_are_quick() {
             let mut tuple = tuple;
             tuple.local.set_ip(client);
             tuple.peer.set_ip(server);
-            let applied = table.cut(Cut { trial, tuple, scope: Scope::Flow, drop: BOTH, lease: None }).expect("the cut");
+            let applied =
+                table.cut(Cut { trial, tuple, scope: Scope::Flow, drop: BOTH, lease: None }).expect("the cut");
             (applied.after.0 - applied.before.0) as f64 / 1e6
         };
         let mut brackets_ms: Vec<f64> = (0..1000).map(cut).collect();

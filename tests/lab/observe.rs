@@ -70,8 +70,9 @@ fn both_sources_agree_on_the_death_by_keepalive() {
     connection.keepalive(1, 1, 1);
     echo(&mut connection);
     let snapshot = diag.get(connection.tuple).expect("a look").expect("the socket");
-    let applied =
-        table.cut(Cut { trial: 0, tuple: connection.tuple, scope: Scope::Flow, drop: BOTH, lease: None }).expect("the cut");
+    let applied = table
+        .cut(Cut { trial: 0, tuple: connection.tuple, scope: Scope::Flow, drop: BOTH, lease: None })
+        .expect("the cut");
     let age_s = f64::from(snapshot.last_data_recv_ms.min(snapshot.last_ack_recv_ms)) / 1e3;
     assert!(snapshot.timer == 2 && snapshot.state == ESTABLISHED, "a keepalive timer runs: {snapshot:?}");
     let (end, polled, records) = watch(&lab, connection.tuple, &mut trace, &mut diag, 10);

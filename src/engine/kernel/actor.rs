@@ -5,17 +5,15 @@
 //! act hits every connection to the broker: it is done once, and each trial is told its instants. A proxy is one trial's:
 //! the processes of the connections that are there are meant, in the scope `host` also the one that accepts others.
 
+use crate::fault::Applied;
 use crate::host::clock::Clock;
 use crate::host::procfs::{self, Identity, RunState};
-use crate::fault::Applied;
 use crate::scenario::{Act, Scope};
 use nix::sys::signal::Signal;
 use std::time::Duration;
 
 /// How long the kernel may take until every thread of a process has stopped or is gone.
 const EFFECT: Duration = Duration::from_secs(5);
-/// Time between two looks whether they have.
-const LOOK: Duration = Duration::from_micros(100);
 
 /// The broker's processes, from the ones that the lab started.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +28,9 @@ pub struct Actor {
     done: Option<Applied>,
     healed: Option<Applied>,
 }
+
+/// Between two looks whether a signal has taken effect.
+const LOOK: Duration = Duration::from_micros(200);
 
 /// What a look at the processes showed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +92,17 @@ impl Actor {
         }
     }
 
+    /// Lets whoever is still stopped run again: the teardown asks them to end.
+    ///
+    /// # Errors
+    /// In words, when a process can't be signalled.
+    pub fn release(&mut self, clock: Clock) -> Result<(), String> {
+        match (self.done, self.healed) {
+            (Some(_), None) => self.heal(clock, Act::FreezeBroker).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// Looks whether the act is in force.
     #[must_use]
     pub fn proof(&self, act: Act) -> Proof {
@@ -122,8 +134,8 @@ impl Actor {
         }
         let settled = || self.hit.iter().all(|process| procfs::run_state(*process) == state);
         while !settled() && clock.now().since(before) < EFFECT {
-            // Asleep, not yielding: at real-time priority nobody else on this processor would get to run and stop.
-            clock.sleep_until(clock.now() + LOOK);
+            // This thread may have real-time priority: it has to let go, or those that are to stop don't get to run.
+            std::thread::sleep(LOOK);
         }
         let after = clock.now();
         if settled() { Ok(Applied { before, after }) } else { Err(format!("{} is not {} yet", self.whose, state.words())) }

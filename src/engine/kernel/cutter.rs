@@ -177,7 +177,11 @@ impl Cutter {
             match request {
                 Ok(request) => self.take(request),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.table,
+                Err(RecvTimeoutError::Disconnected) => {
+                    // Whoever is stopped can't end when asked. What is left to say was said at each trial's end.
+                    let _ = self.actor.release(self.clock);
+                    return self.table;
+                }
             }
             self.serve_due();
             self.look_for_first_drops();
@@ -383,7 +387,9 @@ impl Cutter {
 
     fn say(&self, trial: TrialId, kind: Kind) {
         let offset = match &kind {
-            Kind::FaultApplied { after, .. } | Kind::FaultHealed { after, .. } | Kind::FaultRepeated { after, .. } => *after,
+            Kind::FaultApplied { after, .. } | Kind::FaultHealed { after, .. } | Kind::FaultRepeated { after, .. } => {
+                *after
+            }
             _ => self.clock.now(),
         };
         let _ = self.events.send(Message::Event(Event::of_trial(offset, Source::Harness, trial, kind)));

@@ -615,9 +615,22 @@ impl<'a> Run<'a> {
             Some(Err(_)) => errors.push("the cutting thread panicked".to_string()),
             None => {}
         }
-        errors.extend(self.observers.stop().iter().map(|e| format!("observation: {e}")));
+        let blind: Vec<String> = self.observers.stop().iter().map(|e| format!("observation: {e}")).collect();
+        // A broker that was stopped or killed on purpose answers nobody, the harness included.
+        if self.plan.scenario.faults.iter().any(|fault| fault.act.is_some_and(Act::hits_broker)) {
+            for text in blind {
+                let note = Event::of_run(self.clock.now(), Source::Harness, Kind::Note { text });
+                errors.extend(events.append(&note).err().map(|e| e.to_string()));
+            }
+        } else {
+            errors.extend(blind);
+        }
         self.measure_memory();
+        let killed = self.kills_brokers();
         for child in self.children.drain(..) {
+            if killed && child.name() == PEER {
+                continue;
+            }
             let closed = if child.name().starts_with(PROXY) { child.end() } else { child.close() };
             errors.extend(closed.err().map(|e| e.to_string()));
         }
