@@ -1,7 +1,7 @@
 //! From rows to the summary.
 
+use super::asked;
 use super::beside;
-use super::options;
 use super::sentences;
 use super::summary::{
     CellSummary, Counts, GateSummary, MessageCounts, NamedCount, Predicted, ScenarioSummary, Summary, VoidCount,
@@ -44,7 +44,7 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged) -> Summa
         void_reasons: void_reasons(&judged.trials),
         gates: gates.iter().map(gate).collect(),
         brackets: brackets(&judged.trials),
-        findings: options::findings(&arms),
+        findings: asked::findings(&arms),
         arms,
         memory: run.memory.clone(),
         machine: run.machine.clone(),

@@ -4,11 +4,11 @@
 //! stands in two forms comes from the same field. What is left out: pictures (HTML, SVG) and JUnit, which will read the
 //! same summary; and writing files (`store`).
 
+mod asked;
 mod beside;
 mod build;
 mod cells;
 mod markdown;
-mod options;
 mod sentences;
 mod summary;
 mod tables;

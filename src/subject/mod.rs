@@ -7,12 +7,12 @@
 //! they say.
 
 mod amqp;
-mod amqp_frames;
 mod attempts;
 mod causes;
 mod celery_task;
 mod child;
 mod command;
+mod consumers;
 mod lapin_client;
 mod peer;
 mod producer;

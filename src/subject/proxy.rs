@@ -5,7 +5,7 @@
 //! them, which is the engine's.
 
 use super::child::{self, Role, flag};
-use super::amqp_frames::Consumers;
+use super::consumers::Consumers;
 use super::protocol::Command;
 use super::report::Reporter;
 use super::socket;
