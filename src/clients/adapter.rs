@@ -216,7 +216,9 @@ fn put(all: &mut Map<String, Value>, path: &str, value: Value) {
 /// Tables are joined, everything else is replaced.
 fn merge(all: &mut Map<String, Value>, key: &str, value: &Value) {
     match (all.get_mut(key), value) {
-        (Some(Value::Object(into)), Value::Object(from)) => from.iter().for_each(|(key, value)| merge(into, key, value)),
+        (Some(Value::Object(into)), Value::Object(from)) => {
+            from.iter().for_each(|(key, value)| merge(into, key, value))
+        }
         _ => drop(all.insert(key.to_string(), value.clone())),
     }
 }
@@ -238,7 +240,10 @@ pub fn mapping(settings: &Settings) -> Vec<String> {
 pub fn asked(settings: &Settings) -> Vec<(String, Value, String)> {
     let Some(adapter) = adapter(settings.subject) else { return Vec::new() };
     let asked = flat("", &adapter.configuration(settings));
-    asked.into_iter().filter_map(|(path, value)| Some((path.clone(), value, adapter.claims.get(&path)?.clone()))).collect()
+    asked
+        .into_iter()
+        .filter_map(|(path, value)| Some((path.clone(), value, adapter.claims.get(&path)?.clone())))
+        .collect()
 }
 
 fn flat(prefix: &str, table: &Map<String, Value>) -> Vec<(String, Value)> {
@@ -269,7 +274,9 @@ mod tests {
             assert_eq!(adapter.name, kind.name());
             assert_eq!(adapter.locked_versions().len(), adapter.versions.len());
             assert!(adapter.words.values().all(|how| ["read_timeout", "amqp_heartbeat"].contains(&how.as_str())));
-            assert!(adapter.lock.lines().filter(|line| !line.starts_with('#')).all(|line| line.contains("--hash=sha256:")));
+            assert!(
+                adapter.lock.lines().filter(|line| !line.starts_with('#')).all(|line| line.contains("--hash=sha256:"))
+            );
             let known = ["so_rcvtimeo", "so_sndtimeo", "keepalive"];
             assert!(adapter.claims.values().all(|claim| known.contains(&claim.as_str())), "{:?}", adapter.claims);
         }

@@ -28,7 +28,9 @@ pub enum ClientError {
         what: String,
     },
     /// The packages could not be installed.
-    #[error("{client}: its packages could not be installed ({what}); the log is {log}; check the network and run again")]
+    #[error(
+        "{client}: its packages could not be installed ({what}); the log is {log}; check the network and run again"
+    )]
     Install {
         /// The adapter.
         client: String,
@@ -60,7 +62,8 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> ClientError + '_ {
 /// [`ClientError`], which ends with the mend.
 pub fn ensure(adapter: &Adapter, say: &mut dyn FnMut(&str)) -> Result<PathBuf, ClientError> {
     let base = cache()?;
-    let python = python().ok_or_else(|| ClientError::NoPython { client: adapter.name.clone(), what: "python3".into() })?;
+    let python =
+        python().ok_or_else(|| ClientError::NoPython { client: adapter.name.clone(), what: "python3".into() })?;
     let version = output(&python, &["-V"], QUICK).map(|(_, text)| text).unwrap_or_default();
     let dir = base.join(format!("{}-{}", adapter.name, key(adapter, version.trim())));
     if dir.is_dir() {

@@ -200,7 +200,8 @@ fn configuration(settings: &BrokerSettings, password: &str) -> String {
 /// Virtual hosts, which it makes as it starts. With definitions it makes no default user, so that one is among them.
 fn definitions(vhosts: &[String], password: &str) -> String {
     let all = || std::iter::once("/").chain(vhosts.iter().map(String::as_str));
-    let permission = |vhost: &str| json!({ "user": USER, "vhost": vhost, "configure": ".*", "write": ".*", "read": ".*" });
+    let permission =
+        |vhost: &str| json!({ "user": USER, "vhost": vhost, "configure": ".*", "write": ".*", "read": ".*" });
     let definitions = json!({
         "users": [{ "name": USER, "password": password, "tags": "administrator" }],
         "vhosts": all().map(|vhost| json!({ "name": vhost })).collect::<Vec<_>>(),

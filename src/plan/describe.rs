@@ -88,7 +88,9 @@ pub fn describe(plan: &Plan) -> Description {
     processes.extend(with_producer.then(|| "producer of the numbered messages".to_string()));
     let programs = plan.trials.iter().filter(|t| scenario.arms[t.arm].settings.subject.is_command()).count();
     processes.extend((programs > 0).then(|| format!("{programs} process trees of clients from outside, one a trial")));
-    processes.extend(proxied.then(|| format!("{} proxies, one a trial, and a process for each connection", plan.trials.len())));
+    processes.extend(
+        proxied.then(|| format!("{} proxies, one a trial, and a process for each connection", plan.trials.len())),
+    );
     processes.push(format!("{} subject processes, one or more an arm", arms.len()));
     Description {
         scenario: scenario.name.clone(),

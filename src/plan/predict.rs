@@ -260,7 +260,10 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
         return Err("nothing is cut".to_string());
     }
     if settings.subject.is_command() {
-        return Err(format!("the model knows no whole {} worker: what it waits for follows from what it does", settings.subject));
+        return Err(format!(
+            "the model knows no whole {} worker: what it waits for follows from what it does",
+            settings.subject
+        ));
     }
     if fault.act == Some(Act::KillBroker) {
         return Err("the broker's kernel ends the connection, at once or when it is spoken to".to_string());

@@ -15,7 +15,13 @@ fn lines(arm: &ArmOptions) -> Vec<String> {
     let mut lines: Vec<String> = arm
         .effective
         .iter()
-        .map(|set| format!("{name}: effective {} ({})", shown(&set.options, "so_rcvtimeo"), super::sentences::plural(set.n, "connection")))
+        .map(|set| {
+            format!(
+                "{name}: effective {} ({})",
+                shown(&set.options, "so_rcvtimeo"),
+                super::sentences::plural(set.n, "connection")
+            )
+        })
         .collect();
     if lines.is_empty() {
         lines.push(format!("{name}: the effective options of its connection could not be read"));
@@ -23,7 +29,10 @@ fn lines(arm: &ArmOptions) -> Vec<String> {
     for (option, value, claim) in clients::asked(&arm.asked) {
         let idle = arm.effective.iter().filter(|set| is_idle(&set.options, &claim, &value)).count();
         if idle > 0 && idle == arm.effective.len() {
-            lines.push(format!("{name}: asked {option} = {value}, effective {}", shown(&arm.effective[0].options, &claim)));
+            lines.push(format!(
+                "{name}: asked {option} = {value}, effective {}",
+                shown(&arm.effective[0].options, &claim)
+            ));
         }
     }
     lines

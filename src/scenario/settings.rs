@@ -69,11 +69,7 @@ impl<'a> Options<'a> {
         let heartbeat = if subject == SubjectKind::Celery { Setting::After(CELERY_HEARTBEAT) } else { Setting::None };
         Settings {
             subject,
-            connect_timeout: setting(
-                "connect_timeout",
-                OptionName::ConnectTimeout,
-                Setting::After(connect),
-            ),
+            connect_timeout: setting("connect_timeout", OptionName::ConnectTimeout, Setting::After(connect)),
             read_timeout: setting("read_timeout", OptionName::ReadTimeout, Setting::None),
             keepalive: if has(OptionName::Keepalive) { self.keepalive(&sysctl) } else { None },
             tcp_user_timeout: setting("tcp_user_timeout", OptionName::TcpUserTimeout, Setting::None),

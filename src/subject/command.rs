@@ -211,9 +211,14 @@ mod tests {
             effects: "/x".into(),
             log: "/y".into(),
         };
-        let line = |cause: &str| format!("consumer: Connection to broker lost. Trying to re-establish the connection... ({cause})");
+        let line = |cause: &str| {
+            format!("consumer: Connection to broker lost. Trying to re-establish the connection... ({cause})")
+        };
         assert_eq!(how(&program, &line("TimeoutError()")), How::ReadTimeout);
-        assert_eq!(how(&program, &line("ConnectionForced('Too many heartbeats missed', None, None, '')")), How::AmqpHeartbeat);
+        assert_eq!(
+            how(&program, &line("ConnectionForced('Too many heartbeats missed', None, None, '')")),
+            How::AmqpHeartbeat
+        );
         assert_eq!(how(&program, &line("ConnectionResetError(104, 'Connection reset by peer')")), How::Other);
     }
 

@@ -90,7 +90,14 @@ mod tests {
     #[test]
     fn a_subscription_is_found_in_pieces_of_any_size() {
         let mut stream = b"AMQP\x00\x00\x09\x01".to_vec();
-        for part in [frame(8, b""), frame(METHOD, &[0; 5000]), consume("pidbox"), frame(3, &CONSUME), consume("q"), frame(8, b"")] {
+        for part in [
+            frame(8, b""),
+            frame(METHOD, &[0; 5000]),
+            consume("pidbox"),
+            frame(3, &CONSUME),
+            consume("q"),
+            frame(8, b""),
+        ] {
             stream.extend(part);
         }
         for size in [1, 2, 3, 7, 64, stream.len()] {

@@ -52,13 +52,13 @@ pub enum Command {
         /// Where to.
         target: Target,
         /// The arm's options.
-        settings: Settings,
+        settings: Box<Settings>,
         /// Interval of a bare TCP writer's messages, and of the messages that a bare TCP reader asks its peer for.
         #[serde(default)]
         load_interval: Option<Duration>,
         /// The program to start, for a subject that is one of somebody else's.
         #[serde(default)]
-        program: Option<Program>,
+        program: Option<Box<Program>>,
     },
     /// Subject: say which options the kernel has for a connection of this trial's program.
     Inspect {
@@ -159,7 +159,13 @@ mod tests {
         };
         let load_interval = Some(Duration::from_micros(333_333));
         for command in [
-            Command::Open { trial: 1, target: target.clone(), settings, load_interval, program: None },
+            Command::Open {
+                trial: 1,
+                target: target.clone(),
+                settings: Box::new(settings),
+                load_interval,
+                program: None,
+            },
             Command::Publish {
                 trial: 2,
                 broker: BrokerKind::Redis,

@@ -37,8 +37,12 @@ impl Role for Proxy {
     fn command(&mut self, command: Command) {
         if let Command::Relay { trial, listen, upstream, queue } = command {
             let started = TcpListener::bind(listen).and_then(|listener| {
-                let acceptor = Acceptor { trial, upstream, queue, zero_ns: self.zero_ns.clone(), reporter: self.reporter.clone() };
-                thread::Builder::new().name(format!("accept-{trial}")).spawn(move || acceptor.serve(&listener)).map(drop)
+                let acceptor =
+                    Acceptor { trial, upstream, queue, zero_ns: self.zero_ns.clone(), reporter: self.reporter.clone() };
+                thread::Builder::new()
+                    .name(format!("accept-{trial}"))
+                    .spawn(move || acceptor.serve(&listener))
+                    .map(drop)
             });
             if let Err(error) = started {
                 self.reporter.note(format!("proxy of trial {trial}: can't listen on {listen}: {error}"));
@@ -69,7 +73,8 @@ impl Acceptor {
 
     fn relay(&self, client: OwnedFd) -> io::Result<Process> {
         let (trial, upstream) = (self.trial.to_string(), self.upstream.to_string());
-        let args = ["__relay", "--zero-ns", &self.zero_ns, "--trial", &trial, "--upstream", &upstream, "--queue", &self.queue];
+        let args =
+            ["__relay", "--zero-ns", &self.zero_ns, "--trial", &trial, "--upstream", &upstream, "--queue", &self.queue];
         let mut launch = Launch::new("/proc/self/exe").args(args);
         launch.stdin = Stream::Fd(Arc::new(client));
         // Its few short lines go where the acceptor's go, each in one write.
@@ -103,7 +108,8 @@ fn relay(args: &[String]) -> io::Result<()> {
     let (reporter, _writer) = Reporter::start(Clock::from_zero(zero_ns), Source::Peer, io::stdout());
     let near = socket::tuple_of(SockRef::from(&client))?.reversed();
     let server = TcpStream::connect(upstream)?;
-    (client.set_nodelay(true)?, server.set_nodelay(true)?);
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
     let far = socket::tuple_of(SockRef::from(&server))?;
     reporter.event(reporter.now(), trial, Kind::Relayed { tuple: near, upstream: far });
     let (back, into) = (server.try_clone()?, client.try_clone()?);

@@ -1,8 +1,8 @@
 //! The subject process: one thread or task a trial.
 
 use super::attempts::Trial;
-use super::command::Running;
 use super::child::{self, Role};
+use super::command::Running;
 use super::protocol::Command;
 use super::report::Reporter;
 use super::stop::{Gate, Stop};
@@ -63,7 +63,7 @@ impl Role for Subjects {
                     old.stop();
                 }
                 let reporter = self.reporter.clone();
-                let trial = Trial { id: trial, target, settings, load_interval, reporter, stop };
+                let trial = Trial { id: trial, target, settings: *settings, load_interval, reporter, stop };
                 if let Err(error) = self.start(trial, program) {
                     self.reporter.note(format!("cannot start a client: {error}"));
                 }
@@ -98,7 +98,7 @@ impl Role for Subjects {
 }
 
 impl Subjects {
-    fn start(&mut self, trial: Trial, program: Option<Program>) -> io::Result<()> {
+    fn start(&mut self, trial: Trial, program: Option<Box<Program>>) -> io::Result<()> {
         let run = match trial.settings.subject {
             SubjectKind::TcpReader => tcp_reader::run,
             SubjectKind::TcpWriter => tcp_writer::run,
@@ -106,7 +106,7 @@ impl Subjects {
             SubjectKind::Celery => {
                 let program = program.ok_or_else(|| io::Error::other("no program was named"))?;
                 let id = trial.id;
-                self.programs.insert(id, Running::start(trial, program)?);
+                self.programs.insert(id, Running::start(trial, *program)?);
                 return Ok(());
             }
             SubjectKind::Lapin => {

@@ -138,6 +138,10 @@ impl Actor {
             std::thread::sleep(LOOK);
         }
         let after = clock.now();
-        if settled() { Ok(Applied { before, after }) } else { Err(format!("{} is not {} yet", self.whose, state.words())) }
+        if settled() {
+            Ok(Applied { before, after })
+        } else {
+            Err(format!("{} is not {} yet", self.whose, state.words()))
+        }
     }
 }

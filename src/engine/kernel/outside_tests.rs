@@ -151,7 +151,10 @@ fn what_the_kernel_ended_is_noticed_with_the_next_handshake() {
     story.socket(33, 0, (7, SYN_SENT), 0);
     assert_eq!(story.notices(), [(33, 0, How::Other)]);
     story.socket(40, 1002, (SYN_SENT, CLOSE), 110);
-    let failed = story.told.iter().any(|e| matches!(&e.kind, Kind::ConnectFailed { attempt: 1, cause } if cause.errno == Some(110)));
+    let failed = story
+        .told
+        .iter()
+        .any(|e| matches!(&e.kind, Kind::ConnectFailed { attempt: 1, cause } if cause.errno == Some(110)));
     assert!(failed, "{:?}", story.told);
 }
 

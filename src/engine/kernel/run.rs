@@ -483,7 +483,8 @@ impl<'a> Run<'a> {
 
     /// The proxies listen before the first client looks for them.
     fn open_proxies(&mut self) {
-        for (index, trial) in self.proxy_pids().into_iter().map(|(trial, _)| trial).collect::<Vec<_>>().into_iter().enumerate()
+        for (index, trial) in
+            self.proxy_pids().into_iter().map(|(trial, _)| trial).collect::<Vec<_>>().into_iter().enumerate()
         {
             let Some(planned) = self.plan.trial(trial) else { continue };
             let kind = self.plan.scenario.arms[planned.arm].settings.subject.broker();
@@ -505,6 +506,7 @@ impl<'a> Run<'a> {
             if let Some(adapter) = clients::adapter(settings.subject) {
                 self.facts.clients.extend(adapter.locked_versions());
             }
+            let (settings, program) = (Box::new(settings), program.map(Box::new));
             let open = Command::Open { trial: trial.id, target, settings, load_interval, program };
             self.children[trial.arm].send(&open);
         }

@@ -137,7 +137,13 @@ impl Watch {
                 if let TraceWhat::State { old, new } = record.what
                     && old != ESTABLISHED
                 {
-                    self.changed(outside.changes(SocketChange { at: record.at, tuple: record.tuple, old, new, errno: 0 }));
+                    self.changed(outside.changes(SocketChange {
+                        at: record.at,
+                        tuple: record.tuple,
+                        old,
+                        new,
+                        errno: 0,
+                    }));
                 }
             }
             // At the end of the run nothing more is waited for.

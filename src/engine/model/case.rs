@@ -121,7 +121,9 @@ fn traffic(subject: SubjectKind, read_timeout: Option<Duration>, load: Option<Du
     match subject {
         SubjectKind::TcpReader => Traffic { broker_messages: load, ..Traffic::default() },
         SubjectKind::TcpWriter => Traffic { client_messages: load, ..Traffic::default() },
-        SubjectKind::Lapin | SubjectKind::Celery => Traffic { broker_messages: load, client_acks: load.is_some(), ..Traffic::default() },
+        SubjectKind::Lapin | SubjectKind::Celery => {
+            Traffic { broker_messages: load, client_acks: load.is_some(), ..Traffic::default() }
+        }
         SubjectKind::RedisBlocking => {
             // The server answers a BRPOP within half of the read timeout, with a message or without, and the client
             // asks again at once.
