@@ -2,6 +2,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test starts the program under test")]
 
+#[path = "support/place.rs"]
+mod place;
+
+use place::Place;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -47,10 +51,36 @@ fn wrong_usage_is_refused_before_anything_is_made() {
     refused(&docker, 3, &["--lab docker", "--lab netns"], &out);
     let twice = output(&["run", scenario, scenario, "--out", place]);
     refused(&twice, 2, &["have the same name `kernel-timers`"], &out);
-    let unknown = output(&["run", scenario, "--no-such-flag"]);
-    assert_eq!(unknown.status.code(), Some(2));
+    let unknown = output(&["run", scenario, "--out", place, "--trails", "3"]);
+    refused(&unknown, 2, &["'--trails'", "'--trials'", "`halfopen run --help`"], &out);
+    let nothing = output(&["run", "--out", place]);
+    refused(&nothing, 2, &["<SCENARIO>"], &out);
+    for (assumed, words) in [("hz=7", "100, 250, 300, 1000"), ("kernel=0.0", "from 2.6 on")] {
+        let result = output(&["run", scenario, "--out", place, "--dry-run", "--assume", assumed]);
+        refused(&result, 2, &["--assume", assumed.split_once('=').unwrap().1, words], &out);
+    }
     let report = output(&["report", place]);
     refused(&report, 2, &["run.json"], &out);
+}
+
+#[test]
+fn a_password_that_was_typed_is_not_repeated() {
+    let url = "amqp://user:Zq7secret@rabbit:notaport//";
+    let calls: [&[&str]; 8] = [
+        &["predict", "--set", url],
+        &["predict", "--set", &format!("broker={url}")],
+        &["predict", "--set", &format!("subject={url}")],
+        &["predict", "--set", &format!("password=Zq7secret,{url}")],
+        &["predict", &format!("--from-env={url}")],
+        &["predict", &format!("--strictly={url}")],
+        &["predict", url],
+        &["run", "scenarios/control.toml", "--dry-run", "--assume", url],
+    ];
+    for args in calls {
+        let result = output(args);
+        let said = text(&result.stderr) + &text(&result.stdout);
+        assert!(!said.contains("Zq7secret"), "{args:?}: {said}");
+    }
 }
 
 #[test]
@@ -112,7 +142,78 @@ fn limited(limit: &str, drop_privileges: bool, out: &Path) -> Output {
 fn missing_privilege_is_one_line_and_exit_code_3() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    refused(&limited("max_user_namespaces", true, &out), 3, &["user namespaces", "root"], &out);
+    let words = ["user.max_user_namespaces = 0", "sudo sysctl user.max_user_namespaces", "run it as root"];
+    refused(&limited("max_user_namespaces", true, &out), 3, &words, &out);
+}
+
+/// A container's filter, in miniature: `clone` with a user namespace is refused with EPERM, all else allowed.
+fn without_user_namespaces(command: &mut Command) -> &mut Command {
+    const LOAD: u16 = 0x20;
+    const JUMP_EQUAL: u16 = 0x15;
+    const JUMP_SET: u16 = 0x45;
+    const RETURN: u16 = 0x06;
+    const REFUSE: u32 = 0x0005_0000 | libc::EPERM as u32;
+    const ALLOW: u32 = 0x7fff_0000;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    // `struct seccomp_data`: the number at 0, the low half of the first argument at 16.
+    let filter = move || -> std::io::Result<()> {
+        let mut program = [
+            step(LOAD, 0, 0, 0),
+            step(JUMP_EQUAL, 0, 3, libc::SYS_clone as u32),
+            step(LOAD, 0, 0, 16),
+            step(JUMP_SET, 0, 1, libc::CLONE_NEWUSER as u32),
+            step(RETURN, 0, 0, REFUSE),
+            step(RETURN, 0, 0, ALLOW),
+        ];
+        let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        // SAFETY: system calls only; the program lives until they return.
+        let done = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+        };
+        if done { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe { std::os::unix::process::CommandExt::pre_exec(command, filter) }
+}
+
+#[test]
+fn a_container_s_filter_is_told_from_a_switch() {
+    let place = Place::of_nobody();
+    let out = place.path("out");
+    let scenario = place.scenario("kernel-timers.toml");
+    let args = ["run", scenario.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    let result = without_user_namespaces(place.halfopen().args(args)).output().unwrap();
+    refused(&result, 3, &["seccomp", "--security-opt seccomp=unconfined", "run it as root"], &out);
+    let result = without_user_namespaces(place.halfopen().args(["doctor", "--json"])).output().unwrap();
+    assert_eq!(result.status.code(), Some(3), "{}", text(&result.stderr));
+    let doctor: serde_json::Value = serde_json::from_slice(&result.stdout).unwrap();
+    assert!(doctor["labs"][0]["why"].as_str().unwrap().contains("seccomp"), "{doctor}");
+}
+
+#[test]
+fn too_few_descriptors_are_said_before_anything_is_made() {
+    let place = Place::of_nobody();
+    let out = place.path("out");
+    let mut command = place.halfopen();
+    command.arg("run").arg(place.scenario("kernel-timers.toml")).args(["--trials", "100", "--out"]).arg(&out);
+    // SAFETY: between fork and exec one system call is made.
+    unsafe {
+        let limit = || Ok(nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, 100, 300)?);
+        std::os::unix::process::CommandExt::pre_exec(&mut command, limit);
+    }
+    let words = ["kernel-timers.toml", "needs 2664 file descriptors", "limit is 300", "ulimit -Hn", "--trials"];
+    refused(&command.output().unwrap(), 3, &words, &out);
+}
+
+#[test]
+fn a_journal_that_can_not_be_written_is_said_with_the_variable_that_mends_it() {
+    let place = Place::of_nobody();
+    let out = place.path("out");
+    let mut command = place.halfopen();
+    command.arg("run").arg(place.scenario("kernel-timers.toml")).arg("--out").arg(&out);
+    command.env_remove("HALFOPEN_STATE_DIR").env("HOME", "/");
+    refused(&command.output().unwrap(), 3, &["/.local/state/halfopen", "HALFOPEN_STATE_DIR"], &out);
 }
 
 #[test]
@@ -148,6 +249,8 @@ fn tables_have_a_form_for_machines() {
     assert_eq!(schema["type"], "object");
     let doctor: serde_json::Value = serde_json::from_slice(&output(&["doctor", "--json"]).stdout).unwrap();
     assert!(doctor["lines"].as_array().unwrap().len() > 5);
+    assert_eq!(doctor["labs"][0]["way"], "root", "{doctor}");
+    assert!(doctor["lines"].as_array().unwrap().iter().all(|l| l["ok"] == true || !l["mend"].is_null()), "{doctor}");
     let dir = tempfile::tempdir().unwrap();
     let clean = halfopen(&["clean", "--json"]).env("HALFOPEN_STATE_DIR", dir.path()).output().unwrap();
     let clean: serde_json::Value = serde_json::from_slice(&clean.stdout).unwrap();

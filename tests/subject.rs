@@ -208,5 +208,5 @@ fn one_process_hosts_two_thousand_readers() {
 #[test]
 fn the_versions_of_the_libraries_are_said_first() {
     let subject = Child::start("__subject", &[]);
-    assert!(["halfopen", "lapin", "redis"].iter().all(|name| subject.versions.contains_key(*name)));
+    assert!(["halfopen", "amq-protocol", "lapin", "redis"].iter().all(|name| subject.versions.contains_key(*name)));
 }

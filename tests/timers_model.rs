@@ -2,8 +2,8 @@
 
 use halfopen::timers::application::reapers::Airflow;
 use halfopen::timers::{
-    BrokerKind, Case, Conditions, Environment, Fault, FaultKind, FaultScope, Keepalive, Phases, Row, Settings, State,
-    Subject, Traffic, Watcher, WatcherState, predict, step,
+    BrokerKind, Case, Conditions, Environment, Fault, FaultKind, FaultScope, HeartbeatThread, Keepalive, Phases, Row,
+    Settings, State, Subject, Traffic, Watcher, WatcherState, predict, step,
 };
 use halfopen::units::Setting;
 use proptest::prelude::*;
@@ -306,5 +306,50 @@ proptest! {
             prop_assert!(a <= b + step_s, "{} for {}, step {}", a, b, step_s);
         }
         prop_assert!(before.watcher.is_none() || after.watcher.is_some());
+    }
+}
+
+/// A consumer that blocks in `recv`, heartbeat 10 s, one message a second that it answers.
+fn blocking(thread: HeartbeatThread, conditions: Conditions) -> (Settings, Conditions) {
+    let mut s = Settings::stock(Subject::AmqpBlocking, BrokerKind::RabbitMq);
+    s.heartbeat = Some(secs(10));
+    s.heartbeat_thread = thread;
+    let traffic = Traffic { broker_messages: Some(Duration::from_secs(1)), client_acks: true, ..Traffic::default() };
+    (s, Conditions { traffic, ..conditions })
+}
+
+#[test]
+fn the_thread_that_waits_defeats_its_own_heartbeat_and_no_other() {
+    for kind in [FaultKind::Both, FaultKind::ToClient, FaultKind::FrozenPeer, FaultKind::FrozenProxy] {
+        for call in [false, true] {
+            let conditions = Conditions { synchronous_call: call, ..Conditions::default() };
+            let (s, c) = blocking(HeartbeatThread::Same, conditions);
+            let p = predict(&Case::new(s, env(15), Fault::of(kind), c));
+            let line = p.watcher(Watcher::AmqpHeartbeat).unwrap();
+            assert_eq!(line.state, WatcherState::Defeated, "{kind:?} {call}");
+            assert!(line.why.contains(if call { "thread that waits" } else { "waits in a read" }), "{}", line.why);
+            let (s, c) = blocking(HeartbeatThread::Own, conditions);
+            let (who, lo, hi) = window(&Case::new(s, env(15), Fault::of(kind), c));
+            assert_eq!(who, Some(Watcher::AmqpHeartbeat), "{kind:?} {call}");
+            assert!((19.0..=20.0).contains(&lo) && (26.6..26.7).contains(&hi), "{kind:?} {call}: {lo} {hi}");
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_waits_on_an_idle_queue_loses_a_healthy_connection_and_messages_save_it() {
+    let healthy = |thread, messages: Option<u64>| {
+        let (s, mut c) = blocking(thread, Conditions::default());
+        c.traffic.broker_messages = messages.map(Duration::from_secs);
+        c.traffic.client_acks = messages.is_some();
+        predict(&Case::new(s, env(15), Fault::of(FaultKind::None), c))
+    };
+    let idle = healthy(HeartbeatThread::Same, None);
+    assert_eq!(idle.false_alarm.fires_when_healthy, Some((Watcher::BrokerHeartbeat, 30.0)));
+    assert_eq!(idle.watcher(Watcher::BrokerHeartbeat).unwrap().state, WatcherState::Fires);
+    for (thread, messages) in [(HeartbeatThread::Same, Some(1)), (HeartbeatThread::Own, None)] {
+        let p = healthy(thread, messages);
+        assert_eq!(p.false_alarm.fires_when_healthy, None, "{thread} {messages:?}");
+        assert_eq!(p.watcher(Watcher::BrokerHeartbeat).unwrap().state, WatcherState::NeverTriggered, "{thread}");
     }
 }

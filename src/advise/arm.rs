@@ -111,7 +111,7 @@ impl Arm {
 
     /// The AMQP client inside.
     pub(super) fn amqp(&self) -> Option<Client> {
-        self.settings.subject.amqp_client(self.settings.broker)
+        self.settings.amqp_client()
     }
 
     /// A synchronous call can stop the thread that checks heartbeats or sends pings.

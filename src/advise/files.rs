@@ -4,7 +4,7 @@ use super::arm::{Arm, KeepaliveParts};
 use super::situations::{self, FaultName, Role, Situation};
 use crate::config::{Origin, Place};
 use crate::scenario::{self, Scenario, Scope};
-use crate::timers::{BrokerKind, FaultScope, Keepalive, Subject, Traffic};
+use crate::timers::{BrokerKind, FaultScope, HeartbeatThread, Keepalive, State, Subject, Traffic};
 use std::time::Duration;
 
 /// The arms of a scenario; `label` names its file.
@@ -18,6 +18,7 @@ fn arm(label: &str, file: &Scenario, written: &scenario::Arm) -> Arm {
         scenario::SubjectKind::TcpReader => (Subject::TcpReader, BrokerKind::None),
         scenario::SubjectKind::TcpWriter => (Subject::TcpWriter, BrokerKind::None),
         scenario::SubjectKind::Lapin => (Subject::Lapin, BrokerKind::RabbitMq),
+        scenario::SubjectKind::AmqpBlocking => (Subject::AmqpBlocking, BrokerKind::RabbitMq),
         scenario::SubjectKind::RedisBlocking => (Subject::RedisBlocking, BrokerKind::Redis),
         scenario::SubjectKind::Celery => (Subject::Celery, BrokerKind::RabbitMq),
     };
@@ -27,6 +28,12 @@ fn arm(label: &str, file: &Scenario, written: &scenario::Arm) -> Arm {
     arm.settings.read_timeout = s.read_timeout;
     arm.settings.tcp_user_timeout = s.tcp_user_timeout;
     arm.settings.heartbeat = s.heartbeat;
+    if s.heartbeat_thread == Some(scenario::HeartbeatThread::Own) {
+        arm.settings.heartbeat_thread = HeartbeatThread::Own;
+    }
+    if s.sync_call.is_some() {
+        arm.conditions.synchronous_call = true;
+    }
     arm.settings.prefetch = s.prefetch.map_or(arm.settings.prefetch, u32::from);
     arm.keepalive =
         KeepaliveParts::of(s.keepalive.map(|k| Keepalive { idle: k.idle, interval: k.interval, probes: k.probes }));
@@ -35,6 +42,11 @@ fn arm(label: &str, file: &Scenario, written: &scenario::Arm) -> Arm {
     }
     if let Some(timeout) = file.broker.consumer_timeout.filter(|_| broker == BrokerKind::RabbitMq) {
         arm.settings.peer.consumer_timeout = crate::units::Setting::After(timeout);
+    }
+    if let Some(link) = s.link {
+        let round_trip = link.round_trip().1;
+        (arm.client.rtt, arm.broker.rtt) = (round_trip, round_trip);
+        arm.assumed.extend(link.unknown_to_the_model().map(|why| format!("{}: {why}", written.name)));
     }
     for (name, value) in &s.sysctl {
         // The scenario's reader has checked the ranges.
@@ -81,7 +93,10 @@ fn situation(arm: &Arm, written: &scenario::Fault, horizon: Duration) -> Option<
     };
     let mut narrowed = arm.clone();
     narrowed.ask.fault = Some(name);
-    narrowed.ask.state = Some(arm.ask.state.unwrap_or(crate::timers::State::Idle));
+    // A call is made when the cut is in force: its own segment is the one that is lost.
+    let call = arm.conditions.synchronous_call;
+    narrowed.ask.call = Some(call);
+    narrowed.ask.state = Some(arm.ask.state.unwrap_or(if call { State::InFlight } else { State::Idle }));
     narrowed.ask.scope = Some(arm.ask.scope.unwrap_or(scope));
     narrowed.ask.duration = Some(arm.ask.duration.unwrap_or_else(|| written.duration.get()));
     let mut situation = situations::of(&narrowed).pop()?;

@@ -7,7 +7,7 @@ use super::facts::redis_keepalive;
 use super::situations::FaultName;
 use crate::timers::application::broker::{RabbitMqVersion, default_consumer_timeout};
 use crate::timers::application::reapers::AirflowGeneration;
-use crate::timers::{FaultScope, Keepalive, Row, State};
+use crate::timers::{FaultScope, Keepalive, Row, State, parse_hz};
 use crate::units::{Setting, parse_duration, parse_rate};
 use std::time::Duration;
 
@@ -153,6 +153,7 @@ keys! {
     "connect_timeout", "4s", "the client's bound on the handshake", |a, t| { a.settings.connect_timeout = setting(t)?; Ok(()) };
     "read_timeout", "60s", "SO_RCVTIMEO, or the client's response timeout", |a, t| { a.settings.read_timeout = setting(t)?; Ok(()) };
     "send_timeout" | "write_timeout" as "write_timeout", "30s", "SO_SNDTIMEO", |a, t| { a.settings.send_timeout = setting(t)?; Ok(()) };
+    "heartbeat_thread", "own", "own or same: which thread of an amqp-blocking client ticks its heartbeat", |a, t| { a.settings.heartbeat_thread = t.parse()?; Ok(()) };
     "heartbeat", "10s", "the AMQP heartbeat that the client asks for; none is 0", |a, t| { a.settings.heartbeat = Some(heartbeat(t)?); Ok(()) };
     "broker_heartbeat" | "broker.heartbeat", "60s", "what RabbitMQ proposes", |a, t| { a.settings.broker_heartbeat = heartbeat(t)?; Ok(()) };
     "keepalive", "on", "on or off; what you do not set follows the sysctls (7200/75/9)", |a, t| { a.keepalive.on = flag(t)?; Ok(()) };
@@ -215,7 +216,14 @@ keys! {
         a.ask.state = Some(one_of(t, &known)?);
         Ok(())
     };
-    "synchronous_call" | "call", "true", "the client waits for the reply to a call", |a, t| { a.ask.call = Some(flag(t)?); Ok(()) };
+    "synchronous_call" | "call" | "sync_call", "true", "the client waits for the reply to a call (basic.qos is true, none is false)", |a, t| {
+        a.ask.call = Some(match t {
+            "basic.qos" => true,
+            "none" => false,
+            _ => flag(t)?,
+        });
+        Ok(())
+    };
     "age_at_fault", "0s", "time since the last segment at the cut; any: all", |a, t| {
         a.conditions.age_at_fault = if t == "any" { None } else { Some(time(t)?) };
         Ok(())
@@ -247,10 +255,8 @@ keys! {
         Ok(())
     };
     "hz", "250", "CONFIG_HZ, at both ends", |a, t| {
-        match number(t)? {
-            hz @ 24..=1200 => (a.client.hz, a.broker.hz) = (hz, hz),
-            _ => return Err(format!("`{t}` is not a HZ; write for example 100, 250 or 1000")),
-        }
+        let hz = parse_hz(t)?;
+        (a.client.hz, a.broker.hz) = (hz, hz);
         Ok(())
     };
     "rtt", "20ms", "the path's round-trip time", |a, t| { (a.client.rtt, a.broker.rtt) = (time(t)?, time(t)?); Ok(()) };

@@ -6,7 +6,7 @@ use super::fact_list;
 use super::situations::Role;
 use super::words::window;
 use crate::config::{Findings, Lint, Origin, Place, Severity, lint_facts};
-use crate::timers::{BrokerKind, KernelVersion, ReadTimeoutKind, Subject};
+use crate::timers::{BrokerKind, KernelVersion, ReadTimeoutKind, Subject, Watcher};
 use crate::units::Setting;
 
 /// The findings that need no prediction. `overridden`: `--set` has changed what the sources say.
@@ -81,6 +81,7 @@ fn foreign(arm: &Arm, lints: &mut Vec<Lint>) {
     let wrong = [
         ("heartbeat", amqp || s.broker == BrokerKind::Redis && s.heartbeat.is_none(), "an option of AMQP"),
         ("broker_heartbeat", amqp, "an option of AMQP"),
+        ("heartbeat_thread", s.subject == Subject::AmqpBlocking, "an option of `amqp-blocking`"),
         ("consumer_timeout", rabbit, "an option of RabbitMQ"),
         ("broker.version", rabbit, "an option of RabbitMQ"),
         ("health_check_interval", s.broker == BrokerKind::Redis, "an option of Redis clients"),
@@ -145,7 +146,18 @@ fn healthy(arm: &Arm, predicted: &[Predicted]) -> Vec<Lint> {
     else {
         return lints;
     };
-    if let Some((watcher, after)) = price.fires_when_healthy {
+    if let Some((Watcher::BrokerHeartbeat, after)) = price.fires_when_healthy {
+        lints.push(Lint {
+            code: "fires-on-a-healthy-link",
+            severity: Severity::Warning,
+            text: format!(
+                "the broker misses heartbeats and ends a healthy connection after {}: the thread that should send them waits for a message",
+                window(Some(after), Some(after))
+            ),
+            place: place_of(arm, "heartbeat_thread"),
+            mend: "tick the heartbeat on a thread of its own (heartbeat_thread=own)".to_string(),
+        });
+    } else if let Some((watcher, after)) = price.fires_when_healthy {
         let silence = price.longest_silence_s.map_or("for any time".to_string(), |s| format!("up to {s:.0} s"));
         lints.push(Lint {
             code: "fires-on-a-healthy-link",

@@ -33,6 +33,8 @@ pub enum Command {
     Run(RunArgs),
     /// Say who would notice, when, and why not the others: for a scenario, or for settings that you have
     Predict(PredictArgs),
+    /// Run the same settings in virtual time and in namespaces, and say where model and labs agree
+    Conformance(ConformanceArgs),
     /// Render a recorded run again: judged anew from its events, offline, without root
     Report(ReportArgs),
     /// What this machine can do, and the command that mends each lack
@@ -99,6 +101,52 @@ pub struct RunArgs {
     #[arg(long)]
     pub json: bool,
 }
+
+/// Arguments of `conformance`.
+#[derive(Debug, Args)]
+#[command(after_help = CONFORMANCE_EXAMPLES)]
+pub struct ConformanceArgs {
+    /// Scenario files [default: the built-in conformance set, scaled to a few minutes]
+    #[arg(value_name = "SCENARIO")]
+    pub scenarios: Vec<PathBuf>,
+    /// What is compared: model, vm, netns [default: all that this machine can run]
+    #[arg(long, value_name = "LAB,…", value_delimiter = ',', value_parser = ["model", "vm", "netns"])]
+    pub labs: Option<Vec<String>>,
+    /// Settings at full length (tcp_retries2 15, keepalive 7200/75/9, 127 s of SYNs), in vm only: netns would take hours
+    #[arg(long, conflicts_with = "scenarios")]
+    pub full_size: bool,
+    /// Draw phases from this seed instead of the scenario's
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Trials per setting and fault [default: 3 for the built-in set, else the scenario's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub trials: Option<u32>,
+    /// Holds a run directory for each lab and scenario [default: runs/conformance-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Compare again what an earlier call left in a directory; nothing is run
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["scenarios", "full_size", "seed", "trials", "out", "kernel"])]
+    pub from: Option<PathBuf>,
+    /// For vm: a kernel of your own, instead of the one that `halfopen vm build` built
+    #[arg(long, value_name = "PATH")]
+    pub kernel: Option<PathBuf>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+const CONFORMANCE_EXAMPLES: &str = "\
+Examples:
+  halfopen conformance                               the built-in settings in every lab that runs here
+  halfopen conformance --full-size                   timers at full length, in virtual time
+  halfopen conformance --labs model,vm               without root
+  halfopen conformance my.toml --trials 8 --seed 3   your own settings
+  halfopen conformance --from runs/conformance-…     compare again what was recorded, offline
+
+A trial agrees with the model inside the window that was given for its kernel beforehand. Two labs agree where the same
+trial differs in them by no more than their windows allow.
+Exit codes: 0 every pair agrees at 97 % or more, 1 one does not, 2 wrong usage, 3 a lab that was asked for can't run here,
+4 a pair has nothing to compare, 5 the harness itself failed, 130 interrupted.";
 
 /// Arguments of `predict`.
 #[derive(Debug, Args)]

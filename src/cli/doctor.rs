@@ -3,37 +3,19 @@
 use super::args::JsonArgs;
 use super::exit::{Exit, Failure};
 use super::{pretty, print};
-use crate::host::capabilities::{Capabilities, capabilities};
-use comfy_table::{ContentArrangement, Table};
+use crate::doctor::{gather, judge, text};
+use std::io::IsTerminal;
 
 /// Says what this machine can do. Exit code 3 where no run with real sockets is possible.
 pub fn doctor(args: &JsonArgs) -> Result<Exit, Failure> {
-    let found = capabilities();
-    let able = found.lines.iter().all(|line| line.ok || !line.required);
+    let answer = judge(&gather());
     if args.json {
-        let value = serde_json::to_value(&found).map_err(|e| Failure::new(Exit::Harness, e.to_string()))?;
+        let value = serde_json::to_value(&answer).map_err(|e| Failure::new(Exit::Harness, e.to_string()))?;
         print(&pretty(&value))?;
     } else {
-        print(&text(&found, able))?;
+        let terminal = terminal_size::terminal_size().filter(|_| std::io::stdout().is_terminal());
+        let width = terminal.map_or(110, |(width, _)| width.0);
+        print(&text(&answer, width.clamp(60, 160)))?;
     }
-    Ok(if able { Exit::Held } else { Exit::Cannot })
-}
-
-fn text(found: &Capabilities, able: bool) -> String {
-    let mut table = Table::new();
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_header(["", "what", "found", "what mends it"]);
-    for line in &found.lines {
-        let mark = match (line.ok, line.required) {
-            (true, _) => "ok",
-            (false, true) => "LACKS",
-            (false, false) => "without",
-        };
-        table.add_row([mark, line.name, &line.found, line.mend.as_deref().unwrap_or("")]);
-    }
-    let verdict = if able {
-        "This machine can run scenarios with real sockets: `halfopen run scenarios/first-look.toml`."
-    } else {
-        "This machine can't run scenarios with real sockets yet: mend what lacks."
-    };
-    format!("{table}\n{verdict}")
+    Ok(if answer.able { Exit::Held } else { Exit::Cannot })
 }

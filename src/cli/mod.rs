@@ -11,6 +11,7 @@ macro_rules! say {
 
 mod args;
 mod clean;
+mod conformance;
 mod doctor;
 mod engine;
 mod exit;
@@ -20,8 +21,10 @@ mod list;
 mod machine;
 mod predict;
 mod progress;
+mod redact;
 mod report;
 mod run;
+mod usage;
 mod vm;
 
 pub use exit::{Exit, Failure};
@@ -40,14 +43,12 @@ pub fn main(args: &[OsString]) -> u8 {
     }
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { Exit::Usage.code() } else { Exit::Held.code() };
-        }
+        Err(error) => return refuse(&error),
     };
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Predict(args) => predict::predict(&args),
+        Command::Conformance(args) => conformance::conformance(&args),
         Command::Report(args) => report::report(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Clean(args) => clean::clean(&args),
@@ -58,8 +59,27 @@ pub fn main(args: &[OsString]) -> u8 {
     match result {
         Ok(exit) => exit.code(),
         Err(failure) => {
-            say!("halfopen: {}", failure.text);
+            say!("halfopen: {}", redact::redact(&failure.text));
             failure.exit.code()
+        }
+    }
+}
+
+/// Help and version are no errors, and `halfopen` alone is answered with help; all else is one line.
+fn refuse(error: &clap::Error) -> u8 {
+    use clap::error::ErrorKind;
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            Exit::Held.code()
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            Exit::Usage.code()
+        }
+        _ => {
+            say!("halfopen: {}", redact::redact(&usage::one_line(error)));
+            Exit::Usage.code()
         }
     }
 }
@@ -70,12 +90,14 @@ fn hidden(role: &str, args: &[OsString]) -> u8 {
         "__init" => crate::host::init::init_main(args),
         "__supervise" => crate::host::supervise::supervise_main(args),
         crate::lab::vm::SUBCOMMAND => crate::lab::vm::guest_main(&texts()),
+        crate::doctor::PROBE => crate::doctor::probe_main(args),
         "__engine" => engine::engine_main(args),
         "__subject" => crate::subject::subject_main(&texts()),
         "__producer" => crate::subject::producer_main(&texts()),
         "__proxy" => crate::subject::proxy_main(&texts()),
         "__relay" => crate::subject::relay_main(&texts()),
         "__peer" => crate::subject::peer_main(&texts()),
+        "__reaper" => crate::subject::reaper_main(&texts()),
         _ => {
             say!("halfopen: unknown command `{role}`; see `halfopen --help`");
             i32::from(Exit::Usage.code())

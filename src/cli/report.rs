@@ -15,13 +15,21 @@ pub fn report(args: &ReportArgs) -> Result<Exit, Failure> {
         show(&report)?;
     }
     // Somebody else's run, or a read-only disk: what it says can be read all the same.
-    if let Err(error) = write(&dir, &report, run) {
-        say!("halfopen: the files of the run were left as they are: {}", error.text);
+    match write(&dir, &report, run) {
+        Err(error) => say!("halfopen: the files of the run were left as they are: {}", error.text),
+        Ok(()) if !args.json => point_to(&dir),
+        Ok(()) => {}
     }
     if args.json {
         print(&pretty(&summary))?;
     }
     Ok(exit)
+}
+
+/// The last lines of a run: what to open.
+pub fn point_to(dir: &RunDir) {
+    say!("halfopen: the run directory is {}", dir.path().display());
+    say!("halfopen: to read it: {}", dir.path().join("report.html").display());
 }
 
 /// A judged run.

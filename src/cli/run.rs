@@ -4,15 +4,18 @@ use super::args::{EngineName, LabName, RunArgs};
 use super::exit::{Exit, Failure};
 use super::guest::{Guest, run_in_guest};
 use super::jobs::side_by_side;
+use super::redact::redact;
 use super::{machine, pretty, print};
 use crate::clients;
 use crate::engine::job::{FACTS_FILE, Facts, JOB_FILE, Job};
+use crate::engine::kernel::descriptors;
 use crate::engine::model::{self, ModelError};
+use crate::host::process::nofile_within_reach;
 use crate::host::programs::Program;
 use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervise};
 use crate::host::{clock, journal, signals};
 use crate::plan::{self, Overrides, Plan};
-use crate::scenario::{self, BrokerKind, Fault, Scenario, SubjectKind};
+use crate::scenario::{self, Arm, BrokerKind, Fault, Scenario, SubjectKind};
 use crate::store::{RunDir, RunInfo, ScenarioSource};
 use crate::units::{print_duration, utc_date_time};
 use std::collections::BTreeMap;
@@ -20,10 +23,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A scenario that is ready to run.
-struct Ready {
+pub(super) struct Ready {
     path: PathBuf,
     text: String,
-    plan: Plan,
+    /// What will be done.
+    pub(super) plan: Plan,
     /// Where the environments of its clients from outside are.
     environments: BTreeMap<SubjectKind, PathBuf>,
 }
@@ -59,7 +63,7 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     if args.dry_run {
         return dry_run(&all, args.json);
     }
-    all.iter().try_for_each(|ready| preflight(&ready.plan))?;
+    all.iter().try_for_each(|ready| preflight(ready, args.lab))?;
     for ready in &mut all {
         ready.environments = environments(&ready.plan)?;
     }
@@ -82,7 +86,7 @@ fn run_each(all: &[Ready], args: &RunArgs, one: CarryOut) -> Result<Exit, Failur
             Ok(done) => done,
             // What the other scenarios said is not lost with it.
             Err(failure) => {
-                say!("halfopen: {}: {}", ready.path.display(), failure.text);
+                say!("halfopen: {}: {}", ready.path.display(), redact(&failure.text));
                 (failure.exit, serde_json::Value::Null)
             }
         };
@@ -146,18 +150,22 @@ fn simulate(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_js
 fn finish(dir: &RunDir, exit: Exit, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
     let (judged, summary) = super::report::render(dir, !args.json)?;
     if !args.json {
-        say!("halfopen: the run directory is {}", dir.path().display());
+        super::report::point_to(dir);
     }
     Ok((exit.and(judged), summary))
 }
 
 /// What the model engine does not know how to simulate.
 fn simulated_only(ready: &Ready) -> Result<(), Failure> {
+    let option = |arm: &Arm| match (&arm.settings.link, arm.settings.peer_reads) {
+        (_, false) => Some("peer_reads = false"),
+        (Some(_), _) => Some("link"),
+        _ => None,
+    };
     let scenario = &ready.plan.scenario;
-    let real = |arm: &&scenario::Arm| !arm.settings.peer_reads || arm.settings.subject.is_command();
-    let arm = scenario.arms.iter().find(real).map(|arm| match arm.settings.subject.is_command() {
-        true => format!("arm `{}`: {}", arm.name, arm.settings.subject),
-        false => format!("arm `{}`: peer_reads = false", arm.name),
+    let arm = scenario.arms.iter().find_map(|arm| match arm.settings.subject.is_command() {
+        true => Some(format!("arm `{}`: {}", arm.name, arm.settings.subject)),
+        false => Some(format!("arm `{}`: {}", arm.name, option(arm)?)),
     });
     let real_only = |fault: &&Fault| fault.act.is_some() || fault.repeat.is_some() || fault.trigger.is_some();
     let fault = scenario.faults.iter().find(real_only).map(|fault| format!("fault `{}`", fault.name()));
@@ -170,15 +178,19 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
     }
 }
 
-/// What the kernel engine has no component for yet.
-fn real_sockets_only(ready: &Ready) -> Result<(), Failure> {
-    let scenario = &ready.plan.scenario;
-    let sections = [("[reaper]", scenario.reaper.is_some()), ("[tasks]", scenario.tasks.is_some())];
-    match sections.iter().find(|(_, stands)| *stands) {
-        Some((section, _)) => {
-            let text = format!("{}: {section} runs with --engine model in this version", ready.path.display());
-            Err(Failure::new(Exit::Cannot, text))
-        }
+/// What only the model engine can do.
+pub(super) fn real_sockets_only(ready: &Ready) -> Result<(), Failure> {
+    let (file, scenario) = (ready.path.display(), &ready.plan.scenario);
+    let refuse = |text: String| Err(Failure::new(Exit::Cannot, format!("{file}: {text}")));
+    if scenario.tasks.is_some() {
+        return refuse("[tasks] runs with --engine model: nobody waits for its months; with real sockets, write [load] with a rate".into());
+    }
+    let bare = |arm: &&Arm| scenario.load_of(arm).is_some() && arm.settings.subject.broker() == BrokerKind::None;
+    match scenario.arms.iter().filter(|_| scenario.reaper.is_some()).find(bare) {
+        Some(arm) => refuse(format!(
+            "arm `{}`: [reaper] with bare TCP runs with --engine model: with real sockets a task waits in a broker's queue; write `load = \"off\"` in the arm",
+            arm.name
+        )),
         None => Ok(()),
     }
 }
@@ -199,30 +211,39 @@ fn not_yet(args: &RunArgs) -> Result<(), Failure> {
 
 /// Reads a scenario file; its text goes into the run directory.
 pub fn read_scenario(path: &Path) -> Result<(String, Scenario), Failure> {
-    let label = path.display().to_string();
+    let text = read_text(path)?;
+    let scenario = parse(path, &text)?;
+    Ok((text, scenario))
+}
+
+/// The text of a scenario file.
+pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
+    let label = path.display();
     let bytes = std::fs::read(path).map_err(|e| {
         Failure::new(
             Exit::Usage,
             format!("{label}: can't read the scenario: {e}; `halfopen list` shows those that are there"),
         )
     })?;
-    let text = String::from_utf8(bytes).map_err(|e| {
+    String::from_utf8(bytes).map_err(|e| {
         Failure::new(
             Exit::Usage,
             format!("{label}: not UTF-8 at byte {}; save the file as UTF-8", e.utf8_error().valid_up_to()),
         )
-    })?;
-    match scenario::read(&label, &text) {
-        Ok(scenario) => Ok((text, scenario)),
-        Err(errors) => Err(Failure::new(Exit::Usage, errors.to_string())),
-    }
+    })
+}
+
+fn parse(path: &Path, text: &str) -> Result<Scenario, Failure> {
+    scenario::read(&path.display().to_string(), text).map_err(|errors| Failure::new(Exit::Usage, errors.to_string()))
 }
 
 fn prepare(path: &Path, args: &RunArgs) -> Result<Ready, Failure> {
-    let (text, scenario) = read_scenario(path)?;
-    let overrides = Overrides { seed: args.seed, trials: args.trials, partition: args.partition };
-    let plan =
-        plan::build(scenario, &overrides).map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", path.display())))?;
+    prepare_text(path, read_text(path)?, args, false)
+}
+
+/// Reads and plans a scenario; `able_only` leaves out the arms that the kernel it will run on can't carry out.
+pub(super) fn prepare_text(path: &Path, text: String, args: &RunArgs, able_only: bool) -> Result<Ready, Failure> {
+    let mut scenario = parse(path, &text)?;
     let mut machine = match (args.engine, args.lab) {
         (EngineName::Model, _) => machine::reference(),
         (EngineName::Kernel, LabName::Vm) => machine::guest(),
@@ -231,6 +252,15 @@ fn prepare(path: &Path, args: &RunArgs) -> Result<Ready, Failure> {
     for text in &args.assume {
         machine.assume(text).map_err(|e| Failure::new(Exit::Usage, format!("--assume: {e}")))?;
     }
+    let left_out = if able_only { plan::leave_out(&mut scenario, machine.kernel) } else { Vec::new() };
+    if scenario.arms.is_empty() {
+        let why: Vec<&str> = left_out.iter().map(|left| left.why.as_str()).collect();
+        return Err(Failure::new(Exit::Cannot, format!("{}: {}", path.display(), why.join("; "))));
+    }
+    let overrides = Overrides { seed: args.seed, trials: args.trials, partition: args.partition };
+    let mut plan =
+        plan::build(scenario, &overrides).map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", path.display())))?;
+    plan.left_out = left_out;
     let mut ready = Ready { path: path.to_path_buf(), text, plan, environments: BTreeMap::new() };
     if args.engine == EngineName::Model {
         simulated_only(&ready)?;
@@ -282,7 +312,8 @@ fn dry_run(all: &[Ready], json: bool) -> Result<Exit, Failure> {
     print(&texts.join("\n"))
 }
 
-fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
+/// Carries one scenario out with real sockets: its exit code and its summary.
+pub(super) fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
     let harness = |e: &dyn std::fmt::Display| Failure::new(Exit::Harness, e.to_string());
     signals::hold().map_err(|e| Failure::new(Exit::Harness, format!("signals: {e}")))?;
     let dir = RunDir::create(out).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
@@ -362,6 +393,9 @@ fn supervised(dir: &RunDir, ready: &Ready, args: &RunArgs) -> Result<(Ended, Opt
         | InitError::UserNamespace { .. }
         | InitError::Namespaces { .. }
         | InitError::Setup { .. } => Failure::new(Exit::Cannot, e.to_string()),
+        InitError::Journal(e) => {
+            Failure::new(Exit::Cannot, format!("{e}; name a directory of your own in HALFOPEN_STATE_DIR"))
+        }
         other => harness(&other),
     })
 }
@@ -395,8 +429,8 @@ fn environments(plan: &Plan) -> Result<BTreeMap<SubjectKind, PathBuf>, Failure> 
 }
 
 /// What can be known to be missing before anything is made.
-fn preflight(plan: &Plan) -> Result<(), Failure> {
-    for kind in &plan.scenario.broker.kinds {
+pub(super) fn preflight(ready: &Ready, lab: LabName) -> Result<(), Failure> {
+    for kind in &ready.plan.scenario.broker.kinds {
         let needed: &[Program] = match kind {
             BrokerKind::None => &[],
             BrokerKind::Rabbitmq => &[Program::RabbitmqServer, Program::Epmd],
@@ -405,6 +439,21 @@ fn preflight(plan: &Plan) -> Result<(), Failure> {
         if let Some(missing) = needed.iter().find(|p| p.locate().is_none()) {
             return Err(Failure::new(Exit::Cannot, format!("{} is not installed; {}", missing.name(), missing.mend())));
         }
+    }
+    if lab == LabName::Vm {
+        // A guest is root of its own kernel.
+        return Ok(());
+    }
+    let need = descriptors(&ready.plan);
+    let limit = nofile_within_reach(need.count);
+    if limit < need.count {
+        let (file, process, count) = (ready.path.display(), &need.process, need.count);
+        let text = format!(
+            "{file}: {process} needs {count} file descriptors and the hard limit is {limit}; raise it (as root: `ulimit \
+             -Hn {count}`; for good: `nofile` in /etc/security/limits.conf, or LimitNOFILE= of the service), or lower \
+             --trials"
+        );
+        return Err(Failure::new(Exit::Cannot, text));
     }
     Ok(())
 }

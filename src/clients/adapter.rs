@@ -93,7 +93,11 @@ pub fn adapter(kind: SubjectKind) -> Option<Adapter> {
             include_str!("../../clients/celery/requirements.lock"),
             &[("app.py", include_str!("../../clients/celery/app.py"))],
         ),
-        SubjectKind::TcpReader | SubjectKind::TcpWriter | SubjectKind::Lapin | SubjectKind::RedisBlocking => None,
+        SubjectKind::TcpReader
+        | SubjectKind::TcpWriter
+        | SubjectKind::Lapin
+        | SubjectKind::RedisBlocking
+        | SubjectKind::AmqpBlocking => None,
     }
 }
 

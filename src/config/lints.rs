@@ -108,7 +108,7 @@ fn units(work: &mut Work, fact: &Fact) {
         return work.lint("milliseconds-for-seconds", Severity::Error, text, &fact.place, mend);
     }
     let (smallest, millis) = match fact.option {
-        OptionName::ConsumerTimeout => (60.0, value * 1e3),
+        OptionName::ConsumerTimeout => (10.0, value * 1e3),
         OptionName::TcpUserTimeout => (0.3, value * 1e3),
         OptionName::BrokerHandshakeTimeout => (0.3, value * 1e3),
         _ => return,
@@ -116,9 +116,21 @@ fn units(work: &mut Work, fact: &Fact) {
     if value < smallest {
         let text = format!("`{name}` is in milliseconds: {millis:.0} means {written}; it looks like seconds");
         let mend = format!("write {:.0} for {}", millis * 1e3, print_duration(Duration::from_secs_f64(millis)));
-        work.lint("seconds-for-milliseconds", Severity::Error, text, &fact.place, mend);
+        return work.lint("seconds-for-milliseconds", Severity::Error, text, &fact.place, mend);
+    }
+    if fact.option == OptionName::ConsumerTimeout && value < CONSUMER_TIMEOUT_CHECK_S {
+        let latest = Duration::from_secs_f64(value + CONSUMER_TIMEOUT_CHECK_S);
+        let text = format!(
+            "RabbitMQ looks for late acknowledgements once a minute, so {written} means {written} to {}; fine for a test",
+            print_duration(latest)
+        );
+        let mend = "keep it, or write at least 300000 (5m) in production".to_string();
+        work.lint("below-the-check-interval", Severity::Note, text, &fact.place, mend);
     }
 }
+
+/// `channel_tick_interval` of RabbitMQ: how often it looks for deliveries without acknowledgement.
+const CONSUMER_TIMEOUT_CHECK_S: f64 = 60.0;
 
 /// 0 where it does not mean "never".
 fn zero(work: &mut Work, fact: &Fact) {

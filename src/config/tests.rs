@@ -168,6 +168,19 @@ fn the_server_s_side_and_the_negotiation() {
 }
 
 #[test]
+fn half_a_minute_of_consumer_timeout_is_short_but_no_slip() {
+    let f = findings(&[("rabbitmq.conf", "consumer_timeout = 30000\n")]);
+    assert!(f.lints.iter().all(|l| l.code != "seconds-for-milliseconds"), "{:?}", f.lints);
+    let found = lint(&f, "below-the-check-interval");
+    assert_eq!(found.severity, Severity::Note);
+    assert!(found.text.contains("so 30s means 30s to 90s"), "{found}");
+    for usual in ["60000", "1800000"] {
+        let f = findings(&[("rabbitmq.conf", &format!("consumer_timeout = {usual}\n"))]);
+        assert!(f.lints.is_empty(), "{:?}", f.lints);
+    }
+}
+
+#[test]
 fn socket_options_by_number_take_effect_and_by_name_break_the_client() {
     let good = "import socket\nbroker_url = 'amqp://h//'\nbroker_transport_options = {'socket_settings': {socket.TCP_USER_TIMEOUT: 30000,\n socket.TCP_KEEPIDLE: 1200}}\n";
     let f = findings(&[("cc.py", good)]);

@@ -122,6 +122,20 @@ pub struct Counters {
     pub icmp_to_client: u64,
 }
 
+impl Counters {
+    /// Packets to the broker that were offered and neither dropped by the fault nor passed on.
+    #[must_use]
+    pub fn lost_to_broker(&self) -> u64 {
+        self.offered_to_broker.saturating_sub(self.dropped_to_broker).saturating_sub(self.passed_to_broker)
+    }
+
+    /// Packets to the client that were offered and neither dropped by the fault nor passed on.
+    #[must_use]
+    pub fn lost_to_client(&self) -> u64 {
+        self.offered_to_client.saturating_sub(self.dropped_to_client).saturating_sub(self.passed_to_client)
+    }
+}
+
 /// What happened. Kinds may be added; a reader skips those that it does not know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -180,6 +194,13 @@ pub enum Kind {
         /// The message.
         message: u64,
     },
+    /// The client makes a synchronous call, whose reply it waits for.
+    Called {
+        /// Which attempt's connection.
+        attempt: u32,
+        /// The method: `basic.qos`.
+        method: String,
+    },
     /// A bare TCP writer handed a numbered message to its kernel.
     Sent {
         /// Which attempt's connection.
@@ -230,6 +251,25 @@ pub enum Kind {
     },
     /// The embedded peer received a numbered message of a bare TCP writer.
     PeerReceived {
+        /// The message.
+        message: u64,
+    },
+    /// The work that a message stands for began: the consumer has written so into the task store.
+    Started {
+        /// Which attempt's connection had brought it.
+        attempt: u32,
+        /// The message.
+        message: u64,
+    },
+    /// That work is done, and the task store knows: one external effect.
+    Finished {
+        /// Which attempt's connection had brought it.
+        attempt: u32,
+        /// The message.
+        message: u64,
+    },
+    /// A reaper had the work that a message stands for queued again, by what its store says.
+    Requeued {
         /// The message.
         message: u64,
     },

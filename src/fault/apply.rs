@@ -1,14 +1,17 @@
 //! Putting faults in force in a namespace, and reading what they did.
 
 use super::render::{Counted, Cut, Placed, again_ops, cut_ops, heal_ops, placed};
-use super::rules::{SETS, TABLE, install_ops};
+use super::rules::{DROPPED_FLOW, DROPPED_HOST, SETS, TABLE, install_ops};
 use super::{FaultError, error};
 use crate::events::{Counters, TrialId};
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
 use crate::host::nft::{Element, NftClient, NftError, Op, Reading, RuleHandle};
 use crate::units::Offset;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// How often a trial's counts are read until they add up. One packet takes some microseconds from hook to hook.
+const READINGS: u32 = 4;
 
 /// When a change of the faults came into force: after `before`, not later than `after`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,11 +165,46 @@ impl FaultTable {
         Ok(self.trials.iter().map(|(trial, installed)| (*trial, reading(installed))).collect())
     }
 
-    /// Reads one trial's counts.
+    /// The trials that have had a packet dropped since their cut and were not healed. Two sets are read, and the rules
+    /// are not looked at.
+    ///
+    /// # Errors
+    /// When the sets can't be read.
+    pub fn dropping(&mut self) -> Result<HashSet<TrialId>, FaultError> {
+        let mut hit = HashSet::new();
+        for set in [&DROPPED_FLOW, &DROPPED_HOST] {
+            let used = self.trials.values().any(|t| t.present().any(|p| p.element.set == set));
+            if used {
+                let read = self.client.elements(set, |reading| {
+                    if reading.packets > 0 {
+                        hit.insert(Element { set, key: reading.key });
+                    }
+                });
+                read.map_err(FaultError::Counters)?;
+            }
+        }
+        let dropped = |t: &Installed| t.present().any(|p| p.counts.drops() && hit.contains(&p.element));
+        Ok(self.trials.iter().filter(|(_, t)| dropped(t)).map(|(trial, _)| *trial).collect())
+    }
+
+    /// Reads one trial's counts. A packet that is between two hooks while they are read has been offered and is neither
+    /// dropped nor passed yet: such a reading is made again, a few times.
     ///
     /// # Errors
     /// When the trial is not cut, or its elements can't be read.
     pub fn counters_of(&mut self, trial: TrialId) -> Result<TrialReading, FaultError> {
+        let mut read = self.read_once(trial)?;
+        for _ in 1..READINGS {
+            if read.counters.lost_to_broker() + read.counters.lost_to_client() == 0 {
+                break;
+            }
+            std::thread::yield_now();
+            read = self.read_once(trial)?;
+        }
+        Ok(read)
+    }
+
+    fn read_once(&mut self, trial: TrialId) -> Result<TrialReading, FaultError> {
         let failed = |source| FaultError::Trial { what: "read the counters of", trial, source };
         let installed = self.trials.get(&trial).ok_or(FaultError::NotCut(trial))?;
         let wanted: Vec<_> = installed.present().map(|p| p.element).collect();

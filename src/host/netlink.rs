@@ -3,11 +3,17 @@
 //! What is to be done is data, a list of [`Op`]s, so that a failure names the one that failed. The work runs on a
 //! thread of its own inside the namespace. What is left out: packet filters (`host::nft`) and looking at sockets.
 
+use crate::host::netem::{self, Netem};
 use crate::host::netns::NetNs;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
+use netlink_packet_core::{
+    DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
+use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::link::{InfoData, InfoVeth};
 use rtnetlink::packet_route::neighbour::NeighbourState;
 use rtnetlink::packet_route::route::{RouteScope, RouteType};
+use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use std::collections::HashMap;
 use std::fmt;
@@ -21,6 +27,9 @@ pub type Mac = [u8; 6];
 
 /// `RT_TABLE_LOCAL` of `linux/rtnetlink.h`.
 const TABLE_LOCAL: u32 = 255;
+
+/// `TCA_OPTIONS` of `linux/rtnetlink.h`.
+const TCA_OPTIONS: u16 = 2;
 
 /// One change.
 #[derive(Debug, Clone)]
@@ -79,6 +88,13 @@ pub enum Op {
         /// Length of its prefix.
         prefix: u8,
     },
+    /// Lets all that leaves through a link pass the network emulator.
+    Netem {
+        /// The link.
+        link: String,
+        /// What it does.
+        netem: Netem,
+    },
     /// A setting under `/proc/sys/net`.
     Sysctl {
         /// Its name with dots, from below `net`: `ipv4.ip_forward`.
@@ -98,6 +114,7 @@ impl fmt::Display for Op {
             Self::Route { to, prefix, via, source: Some(s) } => write!(f, "route {to}/{prefix} via {via} src {s}"),
             Self::Route { to, prefix, via, source: None } => write!(f, "route {to}/{prefix} via {via}"),
             Self::Local { to, prefix } => write!(f, "local network {to}/{prefix}"),
+            Self::Netem { link, .. } => write!(f, "netem on {link}"),
             Self::Sysctl { name, value } => write!(f, "sysctl net.{name}={value}"),
         }
     }
@@ -155,6 +172,45 @@ pub fn read_sysctl(ns: &NetNs, name: &str) -> io::Result<i64> {
             .parse()
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("net.{name} is not a number")))
     })
+}
+
+/// Whether this kernel has a queueing discipline, its module loaded if need be.
+///
+/// It is asked to put one on the loopback without the options that every one of them wants: `ENOENT` is the answer where
+/// there is none of the name, `EINVAL` where there is.
+///
+/// # Errors
+/// Any other refusal: no right to it, no loopback.
+pub fn has_qdisc(ns: &NetNs, kind: &str) -> io::Result<bool> {
+    let answer = ns.run(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(async {
+            let (connection, mut handle, _) = rtnetlink::new_connection()?;
+            let connection = tokio::spawn(connection);
+            let mut message = TcMessage::with_index(1);
+            message.header.parent = TcHandle::ROOT;
+            message.attributes.push(TcAttribute::Kind(kind.to_string()));
+            let mut request = NetlinkMessage::from(RouteNetlinkMessage::NewQueueDiscipline(message));
+            request.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
+            let mut answers = handle.request(request).map_err(plain)?;
+            let mut result = Ok(());
+            while let Some(answer) = futures::StreamExt::next(&mut answers).await {
+                if let NetlinkPayload::Error(error) = answer.payload
+                    && error.code.is_some()
+                {
+                    result = Err(error.to_io());
+                }
+            }
+            connection.abort();
+            result
+        })
+    });
+    match answer {
+        Ok(()) => Ok(true),
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(true),
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+        Err(e) => Err(e),
+    }
 }
 
 /// The file of a setting. A link's name may contain dots, but none of the harness's does.
@@ -222,8 +278,32 @@ async fn one(handle: &Handle, links: &mut HashMap<String, u32>, op: &Op) -> io::
                 .kind(RouteType::Local);
             handle.route().add(route.build()).execute().await.map_err(plain)
         }
+        Op::Netem { link, netem } => {
+            let index = index_of(handle, links, link).await?;
+            emulate(handle, index, netem).await
+        }
         Op::Sysctl { name, value } => std::fs::write(sysctl_path(name)?, value.to_string()),
     }
+}
+
+/// The library has no words for this discipline, so its options go as bytes.
+async fn emulate(handle: &Handle, index: u32, netem: &Netem) -> io::Result<()> {
+    let mut message = TcMessage::with_index(i32::try_from(index).unwrap_or(i32::MAX));
+    message.header.parent = TcHandle::ROOT;
+    message.header.handle = TcHandle { major: 1, minor: 0 };
+    message.attributes.push(TcAttribute::Kind(netem::KIND.to_string()));
+    message.attributes.push(TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, netem.options())));
+    let mut request = NetlinkMessage::from(RouteNetlinkMessage::NewQueueDiscipline(message));
+    request.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+    let mut answers = handle.clone().request(request).map_err(plain)?;
+    while let Some(answer) = answers.next().await {
+        if let NetlinkPayload::Error(error) = answer.payload
+            && error.code.is_some()
+        {
+            return Err(error.to_io());
+        }
+    }
+    Ok(())
 }
 
 async fn index_of(handle: &Handle, known: &mut HashMap<String, u32>, link: &str) -> io::Result<u32> {

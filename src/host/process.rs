@@ -370,6 +370,19 @@ pub fn raise_nofile(wanted: u64) -> io::Result<u64> {
     Ok(soft)
 }
 
+/// The most descriptors that a child of this process can be given: its hard limit, or `wanted` where it may raise that,
+/// which is tried and taken back.
+#[must_use]
+pub fn nofile_within_reach(wanted: u64) -> u64 {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
+    if wanted <= hard || setrlimit(Resource::RLIMIT_NOFILE, soft, wanted).is_err() {
+        return hard;
+    }
+    // Lowering is always allowed.
+    let _ = setrlimit(Resource::RLIMIT_NOFILE, soft, hard);
+    wanted
+}
+
 /// Runs a short program to its end and returns what it wrote to standard output and standard error.
 ///
 /// # Errors

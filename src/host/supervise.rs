@@ -11,6 +11,7 @@ use crate::host::init::{InitArgs, Stage};
 use crate::host::journal::{Entry, Journal, JournalError};
 use crate::host::process::pidfd_signal;
 use crate::host::procfs;
+use crate::host::userns::{Evidence, Hand, Refusal, Step, diagnose};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -23,7 +24,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Whether an ordinary user may be given a user namespace.
@@ -75,18 +76,13 @@ pub enum InitError {
     #[error("namespaces need root (CAP_SYS_ADMIN) here; run it as root, or allow a user namespace")]
     NotRoot,
     /// The kernel or its security module refuses user namespaces to this user.
-    #[error("this machine refuses user namespaces to ordinary users ({source}); {mend}, or run it as root")]
-    UserNamespace {
-        /// What mends it.
-        mend: String,
-        /// The kernel's answer.
-        source: io::Error,
-    },
+    #[error("{0}")]
+    UserNamespace(Refusal),
     /// The kernel refuses the other namespaces.
     #[error("can't create the run's namespaces: {source}; {mend}")]
     Namespaces {
         /// What mends it.
-        mend: &'static str,
+        mend: String,
         /// The kernel's answer.
         source: io::Error,
     },
@@ -221,12 +217,14 @@ fn start(spec: &Supervise, user_namespace: bool) -> Result<Init, InitError> {
     if pid < 0 {
         let source = io::Error::last_os_error();
         return Err(if user_namespace {
-            InitError::UserNamespace { mend: user_namespace_mend(), source }
+            refused(Step::Clone, &source)
         } else {
-            InitError::Namespaces {
-                mend: "in a container, start it with `--privileged`; else the kernel lacks CONFIG_PID_NS or CONFIG_NET_NS",
-                source,
-            }
+            let closed = Evidence::read().closed_kinds.first().map(|kind| Hand::OtherLimit(kind).mend(Path::new("")));
+            let mend = closed.unwrap_or_else(|| {
+                "in a container, start it with `--privileged`; else the kernel lacks CONFIG_PID_NS or CONFIG_NET_NS"
+                    .into()
+            });
+            InitError::Namespaces { mend, source }
         });
     }
     // SAFETY: the kernel has just stored a fresh descriptor there.
@@ -241,7 +239,7 @@ fn start(spec: &Supervise, user_namespace: bool) -> Result<Init, InitError> {
     };
     if user_namespace {
         // From outside and before exec: a program that starts with an unmapped user loses its capabilities.
-        map_to_root(init.pid).map_err(|source| InitError::UserNamespace { mend: user_namespace_mend(), source })?;
+        map_to_root(init.pid).map_err(|e| refused(Step::Map, &e))?;
     }
     Ok(init)
 }
@@ -340,8 +338,8 @@ impl Init {
         };
         let stage = Stage::from_name(stage);
         let message = message.to_string();
-        if self.user_namespace && stage == Stage::Mounts && restricted_by_apparmor() {
-            return Err(InitError::UserNamespace { mend: user_namespace_mend(), source: io::Error::other(message) });
+        if self.user_namespace && stage == Stage::Mounts && Evidence::read().apparmor_switch == Some(1) {
+            return Err(refused(Step::Inside, &io::Error::other(message)));
         }
         Err(InitError::Setup { stage, message })
     }
@@ -383,7 +381,7 @@ pub fn supervise_main(args: &[OsString]) -> i32 {
             eprintln!("halfopen: {e}");
             match e {
                 InitError::RunId(_) => 2,
-                InitError::NotRoot | InitError::UserNamespace { .. } | InitError::Namespaces { .. } => 3,
+                InitError::NotRoot | InitError::UserNamespace(_) | InitError::Namespaces { .. } => 3,
                 _ => 5,
             }
         }
@@ -406,29 +404,8 @@ pub fn has_sys_admin() -> bool {
     u64::from_str_radix(caps.trim(), 16).unwrap_or(0) & (1 << 21) != 0
 }
 
-fn restricted_by_apparmor() -> bool {
-    number_in("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == Some(1)
-}
-
-fn number_in(path: &str) -> Option<i64> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
-}
-
-/// The command that allows user namespaces on this machine, as far as its settings tell.
-#[must_use]
-pub fn user_namespace_mend() -> String {
-    if restricted_by_apparmor() {
-        "allow them with `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or give this program an AppArmor \
-         profile with `userns,`"
-            .into()
-    } else if number_in("/proc/sys/kernel/unprivileged_userns_clone") == Some(0) {
-        "allow them with `sysctl kernel.unprivileged_userns_clone=1`".into()
-    } else if number_in("/proc/sys/user/max_user_namespaces") == Some(0) {
-        "allow them with `sysctl user.max_user_namespaces=10000`".into()
-    } else {
-        "in a container, start it with `--privileged` or a seccomp profile that allows `clone` with CLONE_NEWUSER"
-            .into()
-    }
+fn refused(step: Step, error: &io::Error) -> InitError {
+    InitError::UserNamespace(diagnose(step, error, &Evidence::read()))
 }
 
 #[cfg(test)]

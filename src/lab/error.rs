@@ -56,6 +56,15 @@ pub enum LabError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// A link that only the network emulator can make, on a kernel that has none.
+    #[error(
+        "arm `{arm}`: its link is not available here, because this kernel has no netem (sch_netem); run with --lab vm, or \
+         load the module"
+    )]
+    NoNetem {
+        /// The arm.
+        arm: String,
+    },
     /// The lab was to be built in a namespace that somebody uses.
     #[error("the router's network namespace already has the links {links}; a lab is only built in an empty one")]
     NotEmpty {

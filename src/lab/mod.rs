@@ -13,6 +13,7 @@
 
 mod amqp;
 mod broker;
+mod code_path;
 mod error;
 mod netns;
 mod rabbitmq;

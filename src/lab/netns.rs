@@ -1,8 +1,10 @@
 //! The lab's namespaces, links, addresses and routes.
 
 use super::{LabError, LabSpec, MAX_ARMS, MAX_TRIALS_OF_ARM};
+use crate::host::netem::Netem;
 use crate::host::netlink::{Mac, Op, apply, link_names};
 use crate::host::netns::NetNs;
+use crate::scenario::Link;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -25,6 +27,8 @@ pub struct ArmNet {
     pub name: String,
     /// Sysctls of its namespace, named without `net.ipv4.`.
     pub sysctl: BTreeMap<String, i64>,
+    /// What the path to its broker does to packets all the time.
+    pub link: Option<Link>,
     /// Client and server address of each of its trials.
     pub pairs: Vec<(Ipv4Addr, Ipv4Addr)>,
 }
@@ -80,10 +84,14 @@ struct Leaf<'a> {
     ns: &'a NetNs,
     /// Name of the router's end.
     link: String,
+    /// Name of the leaf's end.
+    own_link: String,
     /// The leaf's own address.
     address: Ipv4Addr,
-    /// Numbers the hardware addresses.
+    /// Numbers the hardware addresses, with the next one.
     number: u8,
+    /// Which kind of leaf it is, for the same.
+    group: u8,
 }
 
 impl Leaf<'_> {
@@ -93,7 +101,7 @@ impl Leaf<'_> {
     }
 
     fn mac(&self, of_router: bool) -> Mac {
-        [0x02, 0x68, 0x6f, 0, self.number, u8::from(of_router)]
+        [0x02, 0x68, 0x6f, self.group, self.number, u8::from(of_router)]
     }
 
     /// In the router: the pair, its address, the neighbour.
@@ -103,7 +111,7 @@ impl Leaf<'_> {
             Op::Veth {
                 name: link.clone(),
                 mac: self.mac(true),
-                peer: "eth0".into(),
+                peer: self.own_link.clone(),
                 peer_mac: self.mac(false),
                 peer_ns: self.ns.clone(),
             },
@@ -115,7 +123,7 @@ impl Leaf<'_> {
 
     /// In the leaf, once the pair is there.
     fn own_ops(&self) -> Vec<Op> {
-        let link = || "eth0".to_string();
+        let link = || self.own_link.clone();
         vec![
             Op::Address { link: link(), address: self.address, prefix: 30 },
             Op::Up { link: link() },
@@ -164,7 +172,45 @@ pub(super) fn build(spec: &LabSpec<'_>) -> Result<Network, LabError> {
     }
     let network = Network { router, server, producer, proxy, clients };
     wire(spec, &network).map_err(LabError::Network)?;
+    for (k, arm) in spec.arms.iter().enumerate() {
+        if let Some(link) = &arm.link {
+            shape(k, link, &network.router, &network.server).map_err(|e| match e.kind() {
+                // The kernel's word for a discipline that it has not; the links are there, they were just made.
+                std::io::ErrorKind::NotFound => LabError::NoNetem { arm: arm.name.clone() },
+                _ => LabError::Network(e),
+            })?;
+        }
+    }
     Ok(network)
+}
+
+/// Puts an arm's link into the router, on what leaves it: never on an end's own queue, whose drops an end would notice.
+///
+/// To the client that is the arm's own link. To the broker it is one that is made for it, with a way of its own to the
+/// server, so that neither another arm nor the producer passes there.
+fn shape(k: usize, link: &Link, router: &NetNs, server: &NetNs) -> std::io::Result<()> {
+    let netem = Netem {
+        delay: link.delay,
+        jitter: link.jitter,
+        loss: link.loss,
+        reorder: link.reorder,
+        rate_bytes: link.rate_bits.map(|bits| bits / 8),
+    };
+    if link.to_client {
+        apply(router, &[Op::Netem { link: format!("arm{k}"), netem }])?;
+    }
+    if link.to_broker {
+        // Checked by `validate`: k is below 64.
+        let number = k as u8;
+        let (name, address) = (format!("line{k}"), Ipv4Addr::new(10, 253, number, 2));
+        let leaf = Leaf { ns: server, link: name.clone(), own_link: name.clone(), address, number, group: 1 };
+        let mut ops = leaf.router_ops();
+        ops.push(Op::Route { to: servers_of(k), prefix: 16, via: address, source: None });
+        ops.push(Op::Netem { link: name, netem });
+        apply(router, &ops)?;
+        apply(server, &leaf.own_ops())?;
+    }
+    Ok(())
 }
 
 fn set_sysctls(ns: &NetNs, arm: &ArmNet) -> Result<(), LabError> {
@@ -184,7 +230,14 @@ fn wire(spec: &LabSpec<'_>, network: &Network) -> std::io::Result<()> {
     let route = |(to, prefix): (Ipv4Addr, u8), via: Ipv4Addr| Op::Route { to, prefix, via, source: None };
     let everywhere = (Ipv4Addr::UNSPECIFIED, 0);
 
-    let leaf = Leaf { ns: server, link: "server".into(), address: SERVER_LINK, number: 254 };
+    let leaf = Leaf {
+        ns: server,
+        link: "server".into(),
+        own_link: "eth0".into(),
+        address: SERVER_LINK,
+        number: 254,
+        group: 0,
+    };
     let mut ops = leaf.router_ops();
     if proxy.is_none() {
         ops.push(route(SERVERS, SERVER_LINK));
@@ -202,7 +255,14 @@ fn wire(spec: &LabSpec<'_>, network: &Network) -> std::io::Result<()> {
     apply(server, &ops)?;
 
     if let Some(proxy) = proxy {
-        let leaf = Leaf { ns: proxy, link: "proxy".into(), address: PROXY_LINK, number: 252 };
+        let leaf = Leaf {
+            ns: proxy,
+            link: "proxy".into(),
+            own_link: "eth0".into(),
+            address: PROXY_LINK,
+            number: 252,
+            group: 0,
+        };
         let mut ops = leaf.router_ops();
         ops.push(route(SERVERS, PROXY_LINK));
         apply(router, &ops)?;
@@ -213,7 +273,14 @@ fn wire(spec: &LabSpec<'_>, network: &Network) -> std::io::Result<()> {
         apply(proxy, &ops)?;
     }
 
-    let leaf = Leaf { ns: producer, link: "producer".into(), address: PRODUCER, number: 253 };
+    let leaf = Leaf {
+        ns: producer,
+        link: "producer".into(),
+        own_link: "eth0".into(),
+        address: PRODUCER,
+        number: 253,
+        group: 0,
+    };
     apply(router, &leaf.router_ops())?;
     let mut ops = base_ops();
     ops.extend(leaf.own_ops());
@@ -223,7 +290,8 @@ fn wire(spec: &LabSpec<'_>, network: &Network) -> std::io::Result<()> {
     for (k, (ns, arm)) in clients.iter().zip(&spec.arms).enumerate() {
         // Checked by `validate`: k is below 64.
         let number = k as u8;
-        let leaf = Leaf { ns, link: format!("arm{k}"), address: Ipv4Addr::new(10, 251, number, 2), number };
+        let address = Ipv4Addr::new(10, 251, number, 2);
+        let leaf = Leaf { ns, link: format!("arm{k}"), own_link: "eth0".into(), address, number, group: 0 };
         let mut ops = leaf.router_ops();
         ops.push(route((clients_of(k), 16), leaf.address));
         apply(router, &ops)?;
@@ -257,7 +325,14 @@ mod tests {
     #[test]
     fn a_leaf_and_its_router_have_different_hardware_addresses() {
         let ns = NetNs::current("x").unwrap();
-        let leaf = Leaf { ns: &ns, link: "arm3".into(), address: Ipv4Addr::new(10, 251, 3, 2), number: 3 };
+        let leaf = Leaf {
+            ns: &ns,
+            link: "arm3".into(),
+            own_link: "eth0".into(),
+            address: Ipv4Addr::new(10, 251, 3, 2),
+            number: 3,
+            group: 0,
+        };
         assert_eq!(leaf.gateway(), Ipv4Addr::new(10, 251, 3, 1));
         assert_ne!(leaf.mac(true), leaf.mac(false));
         assert_eq!(leaf.mac(true)[0] & 3, 2, "locally administered, not multicast");

@@ -1,6 +1,7 @@
 //! A real RabbitMQ of the run's own: its files, its configuration, its port mapper, its start.
 
 use super::broker::{Broker, Patience, wait_ready};
+use super::code_path::CodePath;
 use super::{LabError, LabSpec, Programs, amqp};
 use crate::host::netns::NetNs;
 use crate::host::process::{Launch, Process, Stream};
@@ -26,6 +27,9 @@ const INETRC: &str = "{lookup, [file]}.\n{host, {127,0,0,1}, [\"localhost\"]}.\n
 /// whose clock moves only when all sleep, time that never passes. Nothing else depends on it.
 const NO_BUSY_WAITING: &str = "+sbwt none +sbwtdcpu none +sbwtdio none";
 
+/// Where it finds Erlang and the shell's tools.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// Starts it and waits for a login.
 pub(super) fn start(
     spec: &LabSpec<'_>,
@@ -41,7 +45,7 @@ pub(super) fn start(
     };
     let io = |what: &'static str| move |source: io::Error| LabError::Io { kind: KIND, what, source };
     let password = password().map_err(io("make a password"))?;
-    let files = Files::new(spec.work_dir.join("rabbitmq"));
+    let files = Files::new(spec.work_dir.join("rabbitmq"), CodePath::find(program, PATH));
     files.write(spec.brokers, &spec.vhosts, &password).map_err(io("write its files"))?;
     // Before it and as a child of our own: the one that Erlang would start detaches and outlives the broker.
     let epmd = start_epmd(epmd, &spec.run_id, &files, server, patience)?;
@@ -91,11 +95,12 @@ fn start_epmd(
 
 struct Files {
     dir: PathBuf,
+    code_path: Option<CodePath>,
 }
 
 impl Files {
-    fn new(dir: PathBuf) -> Self {
-        Self { dir }
+    fn new(dir: PathBuf, code_path: Option<CodePath>) -> Self {
+        Self { dir, code_path }
     }
 
     fn log(&self) -> PathBuf {
@@ -121,6 +126,9 @@ impl Files {
         fs::write(self.dir.join("enabled_plugins"), "[].\n")?;
         fs::write(self.dir.join("rabbitmq-env.conf"), "")?;
         fs::write(self.dir.join("inetrc"), INETRC)?;
+        if let Some(code) = &self.code_path {
+            code.link_plugins(&self.dir.join("plugins"))?;
+        }
         let cookie = self.dir.join("home/.erlang.cookie");
         fs::write(&cookie, crate::host::secret::password()?)?;
         // Erlang refuses a cookie that others can read.
@@ -131,8 +139,10 @@ impl Files {
     fn environment(&self, run_id: &str, nofile: u64) -> Vec<(String, OsString)> {
         let file = |name: &str| self.dir.join(name).into_os_string();
         let text = |value: &str| OsString::from(value);
+        let code_path = self.code_path.as_ref().map_or_else(String::new, CodePath::arguments);
+        let plugins = self.code_path.is_some().then(|| ("RABBITMQ_PLUGINS_DIR", file("plugins")));
         [
-            ("PATH", text("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")),
+            ("PATH", text(PATH)),
             ("LANG", text("C.UTF-8")),
             // The log's clock.
             ("TZ", text("UTC")),
@@ -152,10 +162,11 @@ impl Files {
             ("ERL_INETRC", file("inetrc")),
             ("ERL_EPMD_ADDRESS", text("127.0.0.1")),
             ("ERL_EPMD_PORT", text(&EPMD_PORT.to_string())),
-            ("ERL_AFLAGS", text(&format!("{NO_BUSY_WAITING} -start_epmd false"))),
+            ("ERL_AFLAGS", text(&format!("{NO_BUSY_WAITING} -start_epmd false {code_path}"))),
             ("ERL_MAX_PORTS", text(&nofile.max(1024).to_string())),
         ]
         .into_iter()
+        .chain(plugins)
         .map(|(name, value)| (name.to_string(), value))
         .collect()
     }
@@ -177,7 +188,12 @@ fn configuration(settings: &BrokerSettings, password: &str) -> String {
         // Its files lie in memory; what counts as little space on a server would stop it here.
         "disk_free_limit.absolute = 1MB".into(),
         "tcp_listen_options.backlog = 4096".into(),
+        // One of these keys written replaces the whole list of RabbitMQ's own, so the others are written as they are there.
+        // Without `linger` a connection that it gives up is not reset: its FIN waits behind unacknowledged data.
         "tcp_listen_options.nodelay = true".into(),
+        "tcp_listen_options.linger.on = true".into(),
+        "tcp_listen_options.linger.timeout = 0".into(),
+        "tcp_listen_options.exit_on_close = false".into(),
         "log.console = false".into(),
         "log.file = rabbitmq.log".into(),
         "log.file.level = info".into(),
@@ -219,6 +235,8 @@ mod tests {
     fn the_configuration_carries_what_the_scenario_sets_and_no_more() {
         let plain = configuration(&BrokerSettings::default(), "pw");
         assert!(plain.contains("default_pass = pw\n"));
+        // A broker that gives a connection up resets it, as it does with no configuration at all.
+        assert!(plain.contains("linger.on = true\n") && plain.contains("linger.timeout = 0\n"), "{plain}");
         assert!(!plain.contains("heartbeat =") && !plain.contains("consumer_timeout"));
         let set = BrokerSettings {
             heartbeat: Some(Setting::After(Duration::from_secs(5))),

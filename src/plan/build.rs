@@ -83,7 +83,15 @@ pub fn build(mut scenario: Scenario, overrides: &Overrides) -> Result<Plan, Plan
         (0..scenario.arms.len()).map(|arm| draws(&scenario, arm, handed_over.as_deref())).collect();
     let trials: Vec<Trial> = slots.into_iter().filter_map(|(id, slot)| trial(id, slot, &draws[slot.arm])).collect();
     let estimate = estimate(&scenario, &trials);
-    Ok(Plan { scenario, trials, estimate, doubts: Vec::new() })
+    Ok(Plan {
+        scenario,
+        trials,
+        estimate,
+        doubts: Vec::new(),
+        outlooks: Vec::new(),
+        unanswered: Vec::new(),
+        left_out: Vec::new(),
+    })
 }
 
 fn check(scenario: &Scenario, overrides: &Overrides) -> Result<(), PlanError> {
@@ -154,10 +162,9 @@ fn draws<'t>(scenario: &Scenario, arm: usize, handed_over: Option<&'t [Duration]
     let of = |(index, fault): (usize, &Fault)| match (handed_over, fault.at) {
         (Some(times), _) => Draw::Tasks(times),
         (None, Some(at)) => Draw::Fixed(at),
-        (None, None) => Draw::Uniform(
-            Box::new(Phases::new(scenario.seed, &arm.name, index)),
-            phase::window(&arm.settings, &scenario.broker, scenario.load_of(arm), fault),
-        ),
+        (None, None) => {
+            Draw::Uniform(Box::new(Phases::new(scenario.seed, &arm.name, index)), phase::window(scenario, arm, fault))
+        }
     };
     scenario.faults.iter().enumerate().map(of).collect()
 }

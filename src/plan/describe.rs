@@ -65,7 +65,7 @@ pub fn describe(plan: &Plan) -> Description {
         .iter()
         .enumerate()
         .map(|(i, arm)| {
-            let window = |fault| phase::window(&arm.settings, &scenario.broker, scenario.load_of(arm), fault);
+            let window = |fault| phase::window(scenario, arm, fault);
             ArmLine {
                 name: arm.name.clone(),
                 subject: arm.settings.subject.to_string(),
@@ -91,21 +91,32 @@ pub fn describe(plan: &Plan) -> Description {
     processes.extend(
         proxied.then(|| format!("{} proxies, one a trial, and a process for each connection", plan.trials.len())),
     );
+    let pairs = namespaces.len() - 1;
+    if let Some(reaper) = &scenario.reaper {
+        let (timeout, interval) = (print_duration(reaper.timeout), print_duration(reaper.interval));
+        namespaces.push("reaper".to_string());
+        processes.push(format!("reaper: fails what was queued for more than {timeout}, looks every {interval}"));
+    }
     processes.push(format!("{} subject processes, one or more an arm", arms.len()));
+    let links = || scenario.arms.iter().filter_map(|arm| arm.settings.link);
+    // A link to the broker is a pair of its own beside the server's.
+    let lines = links().filter(|link| link.to_broker).count();
+    let mut privileges = vec![
+        "root, or unprivileged user namespaces".to_string(),
+        "network, PID and mount namespaces; nftables and veth inside them".to_string(),
+    ];
+    privileges.extend(links().next().map(|_| "netem in the kernel (sch_netem), for the arms' links".to_string()));
+    privileges.push("nothing of the host's own network is touched".to_string());
     Description {
         scenario: scenario.name.clone(),
         question: scenario.question.clone(),
         faults: scenario.faults.iter().map(fault_line).collect(),
         predictions: predictions(plan),
-        // Every namespace but the router hangs on a pair of its own.
-        veth_pairs: namespaces.len() - 1,
-        routes: plan.trials.len() + 2 * arms.len() + 2 + 2 * usize::from(with_producer) + usize::from(proxied),
+        // Every namespace but the router's and the reaper's, which needs none, hangs on a pair of its own.
+        veth_pairs: pairs + lines,
+        routes: plan.trials.len() + 2 * arms.len() + 2 + 2 * usize::from(with_producer) + usize::from(proxied) + lines,
         table: "one nftables table (family ip) in the router's namespace, owned by the engine's socket".to_string(),
-        privileges: vec![
-            "root, or unprivileged user namespaces".to_string(),
-            "network, PID and mount namespaces; nftables and veth inside them".to_string(),
-            "nothing of the host's own network is touched".to_string(),
-        ],
+        privileges,
         connections: plan.trials.len(),
         estimate_s: plan.estimate.as_secs_f64(),
         arms,

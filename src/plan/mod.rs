@@ -7,12 +7,16 @@
 pub mod address;
 mod build;
 mod describe;
+mod handshake;
 mod model;
+mod outlook;
 pub mod phase;
 mod predict;
 mod tasks;
 
 pub use build::{Overrides, PlanError, build};
 pub use describe::{ArmLine, Description, describe};
-pub use model::{Plan, Trial, Window};
+pub use handshake::leave_out;
+pub use model::{LeftOut, Outlook, Outlooks, Plan, Trial, Window};
+pub use phase::first_sweep;
 pub use predict::{Forecast, Machine, Variant, forecast, predict, variants};

@@ -1,7 +1,7 @@
 //! What a run is going to do, decided before it starts.
 
 use crate::scenario::Scenario;
-use crate::timers::Watcher;
+use crate::timers::{Watcher, WatcherState};
 use crate::units::TrialId;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
@@ -38,6 +38,34 @@ pub struct Window {
     pub hi_s: Option<f64>,
 }
 
+/// What the model said beforehand about one watcher under one arm and fault, over all trials of the two.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outlook {
+    /// Who.
+    pub watcher: Watcher,
+    /// What becomes of it.
+    pub state: WatcherState,
+    /// The earliest second from the cut at which it fires; `None` where it never does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lo_s: Option<f64>,
+    /// The latest; `None` is "perhaps never", or never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hi_s: Option<f64>,
+    /// Why, in one sentence.
+    pub why: String,
+}
+
+/// The watchers of one arm under one fault. Those that are simply off are left out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outlooks {
+    /// Index into the scenario's arms.
+    pub arm: usize,
+    /// Index into the scenario's faults.
+    pub fault: usize,
+    /// In the order of [`Watcher::ALL`].
+    pub watchers: Vec<Outlook>,
+}
+
 /// The whole plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -51,6 +79,24 @@ pub struct Plan {
     /// to assume about the machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
+    /// Who could fire and why the others stay silent, by the model; an arm and fault without a prediction is missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outlooks: Vec<Outlooks>,
+    /// The window of a connection attempt into the cut by the model, for each arm; empty where no fault meets one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unanswered: Vec<Option<Window>>,
+    /// Arms of the file that this plan has not, because the kernel could not carry them out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// An arm that a plan leaves out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Its name.
+    pub arm: String,
+    /// Why, in words.
+    pub why: String,
 }
 
 impl Plan {

@@ -1,6 +1,6 @@
 //! The phase of each cut: drawn for each trial alone, from what names the trial.
 
-use crate::scenario::{BrokerSettings, Fault, Settings, SubjectKind, heartbeat_in_force};
+use crate::scenario::{Arm, BrokerSettings, Fault, Scenario, Settings, SubjectKind, heartbeat_in_force};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use sha2::{Digest, Sha256};
@@ -23,17 +23,31 @@ pub fn longest_period(settings: &Settings, broker: &BrokerSettings, load_interva
 }
 
 /// The window from which the phase of an arm under a fault is drawn; zero for a fixed phase.
+///
+/// Where a reaper sweeps, it is a whole number of its intervals: only then do the cuts fall on every part of an interval
+/// alike.
 #[must_use]
-pub fn window(
-    settings: &Settings,
-    broker: &BrokerSettings,
-    load_interval: Option<Duration>,
-    fault: &Fault,
-) -> Duration {
-    match fault.at {
-        Some(_) => Duration::ZERO,
-        None => fault.phase_window.unwrap_or_else(|| longest_period(settings, broker, load_interval)),
+pub fn window(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Duration {
+    if fault.at.is_some() {
+        return Duration::ZERO;
     }
+    fault.phase_window.unwrap_or_else(|| {
+        let own = longest_period(&arm.settings, &scenario.broker, scenario.load_of(arm));
+        scenario.reaper.as_ref().map_or(own, |reaper| {
+            let sweeps = own.as_nanos().div_ceil(reaper.interval.as_nanos().max(1));
+            reaper.interval.saturating_mul(u32::try_from(sweeps).unwrap_or(u32::MAX))
+        })
+    })
+}
+
+/// From the moment at which a run's connections are opened to the first sweep of its reaper: U(0, interval), drawn by the
+/// seed from nothing that the cuts are drawn from.
+#[must_use]
+pub fn first_sweep(seed: u64, interval: Duration) -> Duration {
+    let mut hash = Sha256::new();
+    hash.update(b"halfopen sweep 1\0");
+    hash.update(seed.to_le_bytes());
+    Phases(ChaCha12Rng::from_seed(hash.finalize().into())).draw(0, interval)
 }
 
 /// The phases of one arm under one fault.

@@ -5,9 +5,11 @@
 //! phases that the run itself decides (when the last message came before the cut): a window covers all of them.
 
 use super::model::{Plan, Trial, Window};
-use crate::scenario::{Act, Arm, BrokerKind, Fault, Scenario, Scope, SubjectKind};
+use super::outlook::Collected;
+use crate::scenario::{Act, Arm, BrokerKind, Fault, HeartbeatThread, Scenario, Scope, SubjectKind};
 use crate::timers::{
-    self, Case, Conditions, Detection, Environment, FaultKind, FaultScope, KernelVersion, Peer, State, Traffic, Watcher,
+    self, Case, Conditions, Detection, Environment, FaultKind, FaultScope, KernelVersion, Peer, State, Traffic,
+    Watcher, parse_hz,
 };
 use crate::units::Setting;
 use std::collections::BTreeMap;
@@ -15,7 +17,7 @@ use std::time::Duration;
 
 /// How late user space may wake up and look at the clock: 1.0 ms at the median and 9.1 ms at most, measured on an idle
 /// machine (docs/timers.md).
-const REACTION: Duration = Duration::from_millis(10);
+pub(super) const REACTION: Duration = Duration::from_millis(10);
 /// Round trips in the lab: some tenths of a millisecond, up to this while hundreds of connections are opened on a few
 /// processors. It moves the retransmission timeout by up to three jiffies, and settings can be bimodal in it.
 const ROUND_TRIP: Duration = Duration::from_millis(12);
@@ -28,6 +30,11 @@ const FILLING: Duration = Duration::from_millis(300);
 const REDIS_TICK: Duration = Duration::from_millis(100);
 /// The work on a message before a late acknowledgement, as the subjects do it.
 const WORK: Duration = Duration::from_millis(50);
+
+/// Retransmission timeouts that are tried between the least and the most.
+const MOST_TIMEOUTS: u32 = 256;
+/// From the cut until a client that was told to has made its synchronous call, at most: the word passes two processes.
+const CALLING: Duration = Duration::from_millis(300);
 
 /// What the model has to know about the machine. The default is the reference machine: HZ 250, Linux 6.18, and the
 /// sysctls that every new network namespace starts with, whatever the host's are (`tcp_sk_init` in
@@ -63,10 +70,7 @@ impl Machine {
         let shape = || format!("`{text}` is no assumption; write hz=1000, kernel=6.1 or sysctl.tcp_retries2=8");
         let (key, value) = text.split_once('=').ok_or_else(shape)?;
         match key.trim() {
-            "hz" => {
-                let hz = value.trim().parse().ok().filter(|hz| (1..=10_000).contains(hz));
-                self.hz = Some(hz.ok_or_else(shape)?);
-            }
+            "hz" => self.hz = Some(parse_hz(value)?),
             "kernel" => self.kernel = Some(value.parse()?),
             key => {
                 let name = key.strip_prefix("sysctl.").ok_or_else(shape)?;
@@ -80,7 +84,7 @@ impl Machine {
     }
 
     /// One end's kernel: the machine's, the namespace's own sysctls, and what is assumed.
-    fn environment(&self, own: &BTreeMap<String, i64>, round_trip: Duration) -> Environment {
+    pub(super) fn environment(&self, own: &BTreeMap<String, i64>, round_trip: Duration) -> Environment {
         let mut env = Environment { rtt: round_trip, ..Environment::default() };
         env.hz = self.hz.unwrap_or(env.hz);
         env.kernel = self.kernel.unwrap_or(env.kernel);
@@ -110,6 +114,11 @@ pub struct Variant {
     pub case: Case,
     /// How much earlier than the cut the segment in flight may have left.
     pub sent_before: Duration,
+    /// How much later than the cut a segment that had passed it may still arrive.
+    pub arrives_after: Duration,
+    /// How much later than the cut a segment may leave: an acknowledgement that was being worked for, or a call that the cut
+    /// brings about.
+    pub sent_after: Duration,
 }
 
 /// The model's answer for a trial.
@@ -124,19 +133,24 @@ pub struct Forecast {
 /// Fills in what the model predicts for every trial of the plan; where it knows nothing, [`Plan::doubts`] says why.
 pub fn predict(plan: &mut Plan, machine: &Machine) {
     let mut known: BTreeMap<(usize, usize, Duration), Result<Forecast, String>> = BTreeMap::new();
+    let mut outlooks = Collected::default();
     plan.doubts = machine.doubts();
+    plan.unanswered = super::handshake::unanswered(plan, machine);
     for trial in &mut plan.trials {
         let Some(arm) = plan.scenario.arms.get(trial.arm) else { continue };
         // Only a window's age at the cut depends on the drawn phase.
         let phase = if arm.settings.peer_reads { Duration::ZERO } else { trial.phase };
         let answer = known.entry((trial.arm, trial.fault, phase)).or_insert_with(|| {
-            let known = variants(&plan.scenario, trial, machine).map(|variants| forecast(&variants))?;
-            heals_too_late(&plan.scenario.faults[trial.fault], known)
+            let variants = variants(&plan.scenario, trial, machine)?;
+            let known = heals_too_late(&plan.scenario.faults[trial.fault], forecast(&variants))?;
+            outlooks.add(trial.arm, trial.fault, &variants);
+            Ok(known)
         });
         let forecast = answer.as_ref().ok();
         trial.predicted = forecast.map(|forecast| forecast.window);
         trial.predicted_watchers = forecast.map(|forecast| forecast.watchers.clone()).unwrap_or_default();
     }
+    plan.outlooks = outlooks.finish();
     for ((arm, fault, _), answer) in &known {
         let Err(why) = answer else { continue };
         // That a control has no window needs no words.
@@ -164,7 +178,8 @@ pub fn forecast(variants: &[Variant]) -> Forecast {
         let never = prediction.detection == Detection::NEVER;
         let earliest = |lo: f64| (lo - variant.sent_before.as_secs_f64()).max(0.0);
         let lo_s = prediction.detection.lo_s.map(earliest);
-        let hi_s = prediction.detection.hi_s.map(|hi| hi + REACTION.as_secs_f64());
+        let late = REACTION + variant.arrives_after + variant.sent_after;
+        let hi_s = prediction.detection.hi_s.map(|hi| hi + late.as_secs_f64());
         window = Some(match window {
             None => Window { lo_s, hi_s },
             Some(known) => Window {
@@ -199,9 +214,11 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
         // Its peer answers the single messages of a slow writer at once.
         SubjectKind::TcpWriter if arm.settings.peer_reads => ROUND_TRIP,
         // The last segments before a window closes are acknowledged late: RTO 216 ms at the median.
-        SubjectKind::TcpWriter | SubjectKind::Lapin | SubjectKind::RedisBlocking | SubjectKind::Celery => {
-            ROUND_TRIP + DELAYED_ACK
-        }
+        SubjectKind::TcpWriter
+        | SubjectKind::Lapin
+        | SubjectKind::RedisBlocking
+        | SubjectKind::AmqpBlocking
+        | SubjectKind::Celery => ROUND_TRIP + DELAYED_ACK,
     };
     let jiffy = Duration::from_secs_f64(1.0 / f64::from(machine.hz.unwrap_or(250).max(1)));
     let mut states = vec![conditions(scenario, arm, trial, load)];
@@ -212,17 +229,26 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
         states.push(Conditions { keepalive_probed: false, ..states[0] });
     }
     let sends = settings.negotiated_heartbeat().is_some() || states[0].traffic.client_acks;
-    if real_broker && sends && fault.drop.to_client {
+    let calls = arm.settings.sync_call.is_some();
+    if real_broker && sends && fault.drop.to_client && !calls {
         states.push(Conditions { state: State::InFlight, ..states[0] });
     }
+    let (least, most) = arm.settings.link.map(|link| link.round_trip()).unwrap_or_default();
+    if !most.is_zero() && load.is_some_and(|every| every < most * 2) {
+        let why = "messages follow one another faster than its link answers them, and the model knows one in flight";
+        return Err(why.to_string());
+    }
+    let arrives_after = arm.settings.link.map(|link| link.to_client_at_most()).unwrap_or_default();
     let mut variants = Vec::new();
-    let mut round_trip = Duration::from_micros(100);
-    while round_trip <= longest {
-        for conditions in &states {
+    let mut round_trip = least + Duration::from_micros(100);
+    while round_trip <= most + longest {
+        let client = machine.environment(&arm.settings.sysctl, round_trip);
+        let timeouts = if most.is_zero() { vec![None] } else { timeouts(&client, jiffy) };
+        for (conditions, rto) in states.iter().flat_map(|state| timeouts.iter().map(move |rto| (state, *rto))) {
             let case = Case {
                 settings: settings.clone(),
-                client: machine.environment(&arm.settings.sysctl, round_trip),
-                broker: machine.environment(&BTreeMap::new(), round_trip),
+                client: Environment { rto, ..client.clone() },
+                broker: Environment { rto, ..machine.environment(&BTreeMap::new(), round_trip) },
                 fault: timers::Fault {
                     kind: kind(fault),
                     scope: if fault.scope == Scope::Host { FaultScope::Host } else { FaultScope::Flow },
@@ -234,11 +260,32 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
                 lives_until_the_cut(&case, scenario.settle + trial.phase)?;
             }
             let in_flight = conditions.state == State::InFlight;
-            variants.push(Variant { case, sent_before: if in_flight { DELAYED_ACK } else { Duration::ZERO } });
+            let (sent_before, sent_after) = match in_flight {
+                true if calls => (DELAYED_ACK, CALLING),
+                true if conditions.traffic.client_acks => (DELAYED_ACK, conditions.traffic.ack_after),
+                true => (DELAYED_ACK, Duration::ZERO),
+                false => (Duration::ZERO, Duration::ZERO),
+            };
+            // What had passed the cut, and whose answer had not.
+            variants.push(Variant { case, sent_before: sent_before.max(most), arrives_after, sent_after });
         }
         round_trip += jiffy;
     }
     Ok(variants)
+}
+
+/// The retransmission timeouts that a long round trip can have at the cut: its first sample sets the deviation to twice
+/// itself, and it takes many more until that has fallen to the floor. A timeout in between is neither.
+fn timeouts(env: &Environment, jiffy: Duration) -> Vec<Option<Duration>> {
+    let (floor, first) = (env.rtt + env.tcp_rto_min, env.rtt * 3);
+    let step = (first.saturating_sub(floor) / MOST_TIMEOUTS).max(jiffy);
+    let mut all = vec![None];
+    let mut rto = floor + step;
+    while rto < first + step {
+        all.push(Some(rto));
+        rto += step;
+    }
+    all
 }
 
 /// A fault that heals after everybody who could notice has noticed is one that does not heal. For any other the model
@@ -277,7 +324,10 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
     if settings.sysctl.get("tcp_thin_linear_timeouts").is_some_and(|on| *on != 0) {
         return Err("tcp_thin_linear_timeouts is not in the model".to_string());
     }
-    let told = settings.subject == SubjectKind::Lapin && !fault.drop.to_client;
+    if let Some(why) = settings.link.and_then(|link| link.unknown_to_the_model()) {
+        return Err(why.to_string());
+    }
+    let told = settings.subject.broker() == BrokerKind::Rabbitmq && !fault.drop.to_client;
     if told && scenario.broker.consumer_timeout.is_some_and(|limit| limit < scenario.horizon + Duration::from_secs(60))
     {
         return Err("the broker's consumer_timeout reaches the client as the end of its channel".to_string());
@@ -320,6 +370,7 @@ fn settings(scenario: &Scenario, arm: &Arm) -> timers::Settings {
         SubjectKind::TcpReader => (timers::Subject::TcpReader, timers::BrokerKind::None),
         SubjectKind::TcpWriter => (timers::Subject::TcpWriter, timers::BrokerKind::None),
         SubjectKind::Lapin => (timers::Subject::Lapin, timers::BrokerKind::RabbitMq),
+        SubjectKind::AmqpBlocking => (timers::Subject::AmqpBlocking, timers::BrokerKind::RabbitMq),
         SubjectKind::RedisBlocking => (timers::Subject::RedisBlocking, timers::BrokerKind::Redis),
         SubjectKind::Celery => (timers::Subject::Celery, timers::BrokerKind::RabbitMq),
     };
@@ -330,6 +381,10 @@ fn settings(scenario: &Scenario, arm: &Arm) -> timers::Settings {
         read_timeout: own.read_timeout,
         heartbeat: own.heartbeat,
         broker_heartbeat: scenario.broker.heartbeat.unwrap_or(stock.broker_heartbeat),
+        heartbeat_thread: match own.heartbeat_thread {
+            Some(HeartbeatThread::Own) => timers::HeartbeatThread::Own,
+            _ => timers::HeartbeatThread::Same,
+        },
         keepalive: own.keepalive.map(|k| timers::Keepalive { idle: k.idle, interval: k.interval, probes: k.probes }),
         tcp_user_timeout: own.tcp_user_timeout,
         prefetch: own.prefetch.map_or(stock.prefetch, u32::from),
@@ -351,11 +406,15 @@ fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Durati
             conditions.window_closed_for = Some(closed.saturating_sub(FILLING));
             conditions.window_closed_spread = FILLING.min(closed);
         }
-        SubjectKind::Lapin | SubjectKind::Celery => {
+        SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::Celery => {
             traffic.broker_messages = load;
             traffic.client_acks = load.is_some();
             traffic.ack_after =
                 if arm.settings.ack == Some(crate::scenario::Ack::Late) { WORK } else { Duration::ZERO };
+            if arm.settings.sync_call.is_some() {
+                conditions.synchronous_call = true;
+                conditions.state = State::InFlight;
+            }
         }
         SubjectKind::RedisBlocking => {
             // An idle BRPOP is answered after half of the read timeout, and followed by the next one.

@@ -83,6 +83,48 @@ fn the_direction_decides_who_keeps_whom_alive() {
     holds(&predicted("[load]\nrate = \"2/s\"", keepalive, fault), &[11.9758, 12.1219, 12.3657, 12.4693], "keepalive");
 }
 
+/// An `amqp-blocking` arm with messages, under each fault.
+fn blocking(arm: &str, profile: &str) -> (Option<f64>, Option<f64>, Vec<&'static str>) {
+    let arm = format!("subject = \"amqp-blocking\"\n{arm}");
+    predicted(LOAD, &arm, &format!("profile = \"{profile}\"\nphase_window = \"1s\""))
+}
+
+#[test]
+fn a_heartbeat_on_the_thread_that_waits_is_never_the_first() {
+    let (same, own) = ("heartbeat = \"4s\"", "heartbeat = \"4s\"\nheartbeat_thread = \"own\"");
+    for profile in ["blackhole", "to-client"] {
+        // What may have been in flight dies of retransmissions; nothing else ever ends it.
+        let (lo, hi, watchers) = blocking(same, profile);
+        assert!(lo.is_some_and(|lo| lo > 900.0) && hi.is_none_or(|hi| hi > 900.0), "{lo:?} {hi:?}");
+        assert!(!watchers.contains(&"amqp_heartbeat") && watchers.contains(&"retransmit"), "{watchers:?}");
+        let (lo, hi, watchers) = blocking(own, profile);
+        // The last message is up to a second old; ticks are a third of a heartbeat apart.
+        assert!((6.9..=7.0).contains(&lo.unwrap()) && (10.66..10.8).contains(&hi.unwrap()), "{lo:?} {hi:?}");
+        assert_eq!(watchers, ["amqp_heartbeat"]);
+    }
+    // Where the broker is heard it tells the thread that waits.
+    let (lo, hi, watchers) = blocking(same, "to-broker");
+    assert!((6.5..7.1).contains(&lo.unwrap()) && (12.0..12.2).contains(&hi.unwrap()), "{lo:?} {hi:?}");
+    assert_eq!(watchers, ["reset"]);
+    let (_, _, watchers) = blocking(own, "to-broker");
+    assert!(watchers.contains(&"amqp_heartbeat") && watchers.contains(&"reset"), "{watchers:?}");
+    // A client's 0 is none, whatever the broker proposes.
+    assert_eq!(blocking("heartbeat = \"none\"\nheartbeat_thread = \"own\"", "to-broker").2, ["retransmit"]);
+}
+
+#[test]
+fn a_read_timeout_counts_from_the_last_message_or_from_the_call() {
+    holds(&blocking("read_timeout = \"5s\"", "blackhole"), &[4.01, 5.3], "read_timeout");
+    holds(&blocking("read_timeout = \"5s\"", "to-broker"), &[5.02, 6.3], "read_timeout");
+    let call = "read_timeout = \"5s\"\nsync_call = \"basic.qos\"\nheartbeat = \"10s\"";
+    let (lo, hi, watchers) = blocking(call, "blackhole");
+    assert!((4.9..5.01).contains(&lo.unwrap()) && (5.3..5.7).contains(&hi.unwrap()), "{lo:?} {hi:?}");
+    assert_eq!(watchers, ["read_timeout"]);
+    // Messages that still arrive let the wait begin again.
+    let (_, hi, _) = blocking(call, "to-broker");
+    assert!((6.2..6.7).contains(&hi.unwrap()), "{hi:?}");
+}
+
 #[test]
 fn a_closed_window_counts_from_the_harness_word() {
     let closed = |options: &str| format!("subject = \"tcp-writer\"\npeer_reads = false\n{options}");
@@ -129,6 +171,9 @@ fn the_arms_sysctls_are_over_the_machines_and_assumptions_over_both() {
     for wrong in ["tcp_retries2=5", "sysctl.tcp_retries=5", "hz=0", "hz", "kernel=linux", "sysctl.tcp_retries2=x"] {
         assert!(machine.assume(wrong).is_err(), "{wrong}");
     }
+    let refused = |text: &str| reference().assume(text).unwrap_err();
+    assert!(refused("hz=7").contains("100, 250, 300, 1000"), "{}", refused("hz=7"));
+    assert!(refused("kernel=0.0").contains("from 2.6 on"), "{}", refused("kernel=0.0"));
 }
 
 #[test]

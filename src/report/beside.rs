@@ -1,13 +1,14 @@
 //! Many tasks and few trials, and stuck durations beside published ones.
 
+use super::CellRows;
+use super::build::by_frequency;
 use super::sentences::{Name, plural};
-use super::summary::{NamedCount, PublishedSummary, StuckBeside, Summary, TaskSummary};
+use super::summary::{PublishedSummary, StuckBeside, Summary, TaskSummary};
 use super::text::seconds;
 use crate::plan::Plan;
 use crate::stats::plain_quantile;
 use crate::units::print_duration;
-use crate::verdict::TrialRow;
-use std::collections::BTreeMap;
+use crate::verdict::{Judged, TrialRow};
 use std::time::Duration;
 
 /// The tasks of a plan.
@@ -24,26 +25,25 @@ pub(super) fn tasks(plan: &Plan) -> Option<TaskSummary> {
     })
 }
 
-/// The published distribution with the same numbers of each cell, given as arm, fault, scope and rows.
-pub(super) fn published<'r>(
-    plan: &Plan,
-    cells: impl Iterator<Item = (&'r str, &'r str, &'r str, Vec<&'r TrialRow>)>,
-) -> Option<PublishedSummary> {
+/// The published distribution with the same numbers of each cell.
+pub(super) fn published(plan: &Plan, judged: &Judged, cells: &[CellRows]) -> Option<PublishedSummary> {
     let published = plan.scenario.published.as_ref()?;
     let (from_s, to_s) = (published.from.as_secs_f64(), published.to.as_secs_f64());
-    let here = cells.map(|(arm, fault, scope, rows)| {
+    let here = cells.iter().map(|cell| {
+        let (arm, fault) = (&plan.scenario.arms[cell.arm], &plan.scenario.faults[cell.fault]);
+        let rows: Vec<&TrialRow> = cell.rows.iter().map(|i| &judged.trials[*i]).collect();
         let stuck: Vec<f64> = rows.iter().filter_map(|r| r.stuck_s).map(|s| s.as_secs()).collect();
         let within = stuck.iter().filter(|s| (from_s..=to_s).contains(*s)).count();
         let over_all = |sum: f64| (!stuck.is_empty()).then(|| sum / stuck.len() as f64);
         StuckBeside {
-            arm: arm.to_string(),
-            fault: fault.to_string(),
-            scope: scope.to_string(),
+            arm: arm.name.clone(),
+            fault: fault.name().to_string(),
+            scope: fault.scope.name().to_string(),
             n: stuck.len(),
             mean_s: over_all(stuck.iter().sum()),
             median_s: plain_quantile(&stuck, 0.5),
             share: over_all(within as f64),
-            resolved_by: resolved_by(&rows),
+            resolved_by: by_frequency(rows.iter().map(|r| r.resolved_by.as_str()).filter(|by| !by.is_empty())),
         }
     });
     Some(PublishedSummary {
@@ -54,16 +54,6 @@ pub(super) fn published<'r>(
         share: published.share,
         here: here.collect(),
     })
-}
-
-fn resolved_by(rows: &[&TrialRow]) -> Vec<NamedCount> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for row in rows.iter().filter(|r| !r.resolved_by.is_empty()) {
-        *counts.entry(&row.resolved_by).or_default() += 1;
-    }
-    let mut list: Vec<_> = counts.into_iter().map(|(name, n)| NamedCount { name: name.to_string(), n }).collect();
-    list.sort_by_key(|count| std::cmp::Reverse(count.n));
-    list
 }
 
 /// `3 of 200000 tasks in 30d met the fault …`, then a sentence a cell.

@@ -1,8 +1,10 @@
 //! From rows to the summary.
 
+use super::CellRows;
 use super::asked;
 use super::beside;
 use super::sentences;
+use super::silence;
 use super::summary::{
     CellSummary, Counts, GateSummary, MessageCounts, NamedCount, Predicted, ScenarioSummary, Summary, VoidCount,
 };
@@ -14,9 +16,9 @@ use crate::store::{ArmOptions, Brackets, EffectiveCount, RunInfo};
 use crate::units::{Offset, TrialId};
 use crate::verdict::gate::{GateResult, exit_code, judge_gates};
 use crate::verdict::{Judged, MessageRow, Outcome, TrialRow};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged) -> Summary {
+pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged, rows: &[CellRows]) -> Summary {
     let scenario = &run.plan.scenario;
     let gates = judge_gates(&scenario.gates, &judged.trials);
     let arms = arms(&run.plan, events);
@@ -38,9 +40,9 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged) -> Summa
         complete: run.complete,
         exit_code: exit_code(&gates, &judged.trials, run.complete),
         totals: counts(judged.trials.iter()),
-        cells: cells(&run.plan, judged),
+        cells: cells(&run.plan, judged, rows),
         tasks: beside::tasks(&run.plan),
-        published: beside::published(&run.plan, stuck_cells(&run.plan, judged)),
+        published: beside::published(&run.plan, judged, rows),
         void_reasons: void_reasons(&judged.trials),
         gates: gates.iter().map(gate).collect(),
         brackets: brackets(&judged.trials),
@@ -55,23 +57,16 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged) -> Summa
     }
 }
 
-/// The rows of each cell with its names.
-fn stuck_cells<'r>(
-    plan: &'r Plan,
-    judged: &'r Judged,
-) -> impl Iterator<Item = (&'r str, &'r str, &'r str, Vec<&'r TrialRow>)> {
-    let of = |a: usize, f: usize| {
-        let ids: HashSet<TrialId> = plan.trials.iter().filter(|t| t.arm == a && t.fault == f).map(|t| t.id).collect();
-        judged.trials.iter().filter(|r| ids.contains(&r.trial)).collect::<Vec<_>>()
-    };
-    let scenario = &plan.scenario;
-    scenario.arms.iter().enumerate().flat_map(move |(a, arm)| {
-        scenario
-            .faults
-            .iter()
-            .enumerate()
-            .map(move |(f, fault)| (arm.name.as_str(), fault.name(), fault.scope.name(), of(a, f)))
-    })
+/// The rows of each arm and fault that has any, in the order of the scenario.
+pub(super) fn cell_rows(plan: &Plan, judged: &Judged) -> Vec<CellRows> {
+    let mut of: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+    for (index, row) in judged.trials.iter().enumerate() {
+        if let Some(trial) = plan.trial(row.trial) {
+            of.entry((trial.arm, trial.fault)).or_default().push(index);
+        }
+    }
+    let cells = of.into_iter().map(|((arm, fault), rows)| CellRows { arm, fault, rows });
+    cells.filter(|c| c.arm < plan.scenario.arms.len() && c.fault < plan.scenario.faults.len()).collect()
 }
 
 /// Notes of the run as a whole, in order of time.
@@ -101,26 +96,24 @@ fn counts<'r>(rows: impl Iterator<Item = &'r TrialRow>) -> Counts {
     counts
 }
 
-fn cells(plan: &Plan, judged: &Judged) -> Vec<CellSummary> {
-    let mut cells = Vec::new();
-    for (a, arm) in plan.scenario.arms.iter().enumerate() {
-        for (f, fault) in plan.scenario.faults.iter().enumerate() {
-            let ids: HashSet<TrialId> =
-                plan.trials.iter().filter(|t| t.arm == a && t.fault == f).map(|t| t.id).collect();
-            let rows: Vec<&TrialRow> = judged.trials.iter().filter(|r| ids.contains(&r.trial)).collect();
-            let messages: Vec<&MessageRow> = judged.messages.iter().filter(|m| ids.contains(&m.trial)).collect();
-            if !rows.is_empty() {
-                cells.push(cell(arm, fault, &rows, &messages));
-            }
-        }
+fn cells(plan: &Plan, judged: &Judged, cells: &[CellRows]) -> Vec<CellSummary> {
+    let mut of_trial: HashMap<TrialId, Vec<&MessageRow>> = HashMap::new();
+    for message in &judged.messages {
+        of_trial.entry(message.trial).or_default().push(message);
     }
-    cells
+    let one = |c: &CellRows| {
+        let rows: Vec<&TrialRow> = c.rows.iter().map(|i| &judged.trials[*i]).collect();
+        let messages: Vec<&MessageRow> =
+            rows.iter().filter_map(|r| of_trial.get(&r.trial)).flatten().copied().collect();
+        let (arm, fault) = (&plan.scenario.arms[c.arm], &plan.scenario.faults[c.fault]);
+        CellSummary { outlooks: silence::watchers(plan, judged, c), ..cell(arm, fault, &rows, &messages) }
+    };
+    cells.iter().map(one).collect()
 }
 
 fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) -> CellSummary {
     let counts = counts(rows.iter().copied());
-    let certified: Vec<&TrialRow> =
-        rows.iter().copied().filter(|r| matches!(r.outcome, Outcome::Detected | Outcome::Censored)).collect();
+    let certified: Vec<&TrialRow> = rows.iter().copied().filter(|r| is_certified(r)).collect();
     let to_event = |value: &dyn Fn(&TrialRow) -> Option<Offset>| -> Spread {
         spread(&certified.iter().map(|row| observation(row, value(row))).collect::<Vec<_>>())
     };
@@ -139,12 +132,15 @@ fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) 
         ttd: to_event(&|r| r.ttd_s),
         ttr: to_event(&|r| r.ttr_s),
         broker_notice: to_event(&|r| since_cut(r, r.broker_notice_s).filter(|after| after.0 >= 0)),
-        stuck: (!messages.is_empty()).then(|| stuck(&certified)),
+        stuck: (!messages.is_empty())
+            .then(|| spread(&certified.iter().filter_map(|r| stuck_observation(r)).collect::<Vec<_>>())),
+        resolved_by: by_frequency(certified.iter().map(|r| r.resolved_by.as_str()).filter(|by| !by.is_empty())),
         watchers: by_frequency(rows.iter().filter(|r| r.outcome != Outcome::Void).map(|r| r.watcher.as_str())),
         kernel_ended_unnoticed: certified
             .iter()
             .filter(|r| r.outcome == Outcome::Censored && r.kernel_end_s.is_some())
             .count(),
+        outlooks: Vec::new(),
         unexercised_to_broker: unexercised(&|r| r.offered_to_broker),
         unexercised_to_client: unexercised(&|r| r.offered_to_client),
         predicted: predicted(rows),
@@ -154,7 +150,7 @@ fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) 
 
 /// Time from the cut to the event; without it, how long the trial was watched: to its end, at least to the horizon where
 /// nobody noticed at all.
-fn observation(row: &TrialRow, value: Option<Offset>) -> Observation {
+pub(super) fn observation(row: &TrialRow, value: Option<Offset>) -> Observation {
     match value {
         Some(seconds) => Observation::event(seconds.as_secs()),
         None => {
@@ -165,19 +161,22 @@ fn observation(row: &TrialRow, value: Option<Offset>) -> Observation {
     }
 }
 
-/// Trials whose oldest message waited: until it was resolved, or in vain until the end of the watch.
-fn stuck(certified: &[&TrialRow]) -> Spread {
-    let observed = certified.iter().filter_map(|row| {
-        let queued = row.queued_s?;
-        Some(match row.stuck_s {
-            Some(stuck) => Observation::event(stuck.as_secs()),
-            None => Observation::censored(row.ended_s.map_or(0.0, |end| end.as_secs() - queued.as_secs())),
-        })
-    });
-    spread(&observed.collect::<Vec<_>>())
+/// How long a trial's oldest message waited: until it was resolved, or in vain until the end of the watch. `None` where
+/// none did.
+pub(super) fn stuck_observation(row: &TrialRow) -> Option<Observation> {
+    let queued = row.queued_s?;
+    Some(match row.stuck_s {
+        Some(stuck) => Observation::event(stuck.as_secs()),
+        None => Observation::censored(row.ended_s.map_or(0.0, |end| end.as_secs() - queued.as_secs())),
+    })
 }
 
-fn by_frequency<'t>(names: impl Iterator<Item = &'t str>) -> Vec<NamedCount> {
+/// Whether a trial counts as a measurement of its cut.
+pub(super) fn is_certified(row: &TrialRow) -> bool {
+    matches!(row.outcome, Outcome::Detected | Outcome::Censored)
+}
+
+pub(super) fn by_frequency<'t>(names: impl Iterator<Item = &'t str>) -> Vec<NamedCount> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for name in names {
         *counts.entry(name).or_default() += 1;

@@ -1,20 +1,29 @@
 //! What a run says: one [`Summary`], computed once, and every form that it is shown in.
 //!
 //! Pure: `run.json` and events in, bytes out; the same bytes whenever a recorded run is rendered again. A number that
-//! stands in two forms comes from the same field. What is left out: pictures (HTML, SVG) and JUnit, which will read the
-//! same summary; and writing files (`store`).
+//! stands in two forms comes from the same field, and what `report.md` and `report.html` say in words is one document. What
+//! is left out: writing files (`store`).
 
 mod asked;
 mod beside;
 mod build;
 mod cells;
+pub mod conformance;
+mod document;
+mod html;
+mod junit;
+mod lives;
 mod markdown;
+mod options;
+mod picture;
 mod sentences;
+mod silence;
 mod summary;
 mod tables;
 mod terminal;
 mod text;
 
+pub use silence::WatcherSummary;
 pub use summary::{
     CellSummary, Counts, GateSummary, MessageCounts, NamedCount, Predicted, PublishedSummary, ScenarioSummary,
     StuckBeside, Summary, TaskSummary, VoidCount,
@@ -23,9 +32,21 @@ pub use tables::{connections_csv, messages_csv, trials_csv};
 pub use text::{escape_markdown, plain, seconds};
 
 use crate::events::Event;
+use crate::scenario::ReaperSettings;
 use crate::stats::{HlogError, write_hlog};
 use crate::store::RunInfo;
 use crate::verdict::{Judged, judge};
+
+/// One arm under one fault, and its trials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct CellRows {
+    /// Index into the scenario's arms.
+    arm: usize,
+    /// Index into the scenario's faults.
+    fault: usize,
+    /// Indices into the judged trials, in their order.
+    rows: Vec<usize>,
+}
 
 /// A judged run with its summary.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +55,12 @@ pub struct Report {
     pub judged: Judged,
     /// The numbers.
     pub summary: Summary,
+    /// The rows of each cell of the summary.
+    cells: Vec<CellRows>,
+    /// The scenario file.
+    source: String,
+    /// The fallback that cleans up.
+    reaper: Option<ReaperSettings>,
 }
 
 impl Report {
@@ -41,8 +68,10 @@ impl Report {
     #[must_use]
     pub fn new(run: &RunInfo, events: &[Event]) -> Self {
         let judged = judge(&run.plan, events).in_lab(&run.lab);
-        let summary = build::summary(run, events, &judged);
-        Self { judged, summary }
+        let cells = build::cell_rows(&run.plan, &judged);
+        let summary = build::summary(run, events, &judged, &cells);
+        let (source, reaper) = (run.scenario.text.clone(), run.plan.scenario.reaper.clone());
+        Self { judged, summary, cells, source, reaper }
     }
 
     /// The exit code that the gates ask for: 0, 1 or 4.
@@ -72,6 +101,24 @@ impl Report {
         markdown::render(&self.summary)
     }
 
+    /// The report as one page that needs nothing else.
+    #[must_use]
+    pub fn html(&self) -> String {
+        html::render(self)
+    }
+
+    /// The gates, and the run itself, as JUnit's XML.
+    #[must_use]
+    pub fn junit(&self) -> String {
+        junit::render(&self.summary)
+    }
+
+    /// The pictures of the page, each as a file that stands alone.
+    #[must_use]
+    pub fn plots(&self) -> Vec<(String, String)> {
+        html::pictures(self).into_iter().map(|p| (format!("plots/{}.svg", p.id), p.standalone())).collect()
+    }
+
     /// The table for the terminal; `width` in columns, `None` for as wide as it gets.
     #[must_use]
     pub fn terminal(&self, width: Option<u16>) -> String {
@@ -95,6 +142,9 @@ impl Report {
         files.push(("summary.json".to_string(), self.json().into_bytes()));
         files.push(("ttd.hlog".to_string(), self.hlog("time to detect", |r| r.ttd_s)?));
         files.push(("report.md".to_string(), self.markdown().into_bytes()));
+        files.push(("report.html".to_string(), self.html().into_bytes()));
+        files.push(("junit.xml".to_string(), self.junit().into_bytes()));
+        files.extend(self.plots().into_iter().map(|(name, svg)| (name, svg.into_bytes())));
         Ok(files)
     }
 

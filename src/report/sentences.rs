@@ -4,6 +4,7 @@
 use super::summary::{CellSummary, Counts, GateSummary, Summary};
 use super::text::{seconds, whole_seconds};
 use crate::scenario::{Gate, Measure};
+use crate::timers::{Side, Watcher};
 
 /// A name from outside, as the form at hand wants it.
 pub(super) type Name<'n> = &'n dyn Fn(&str) -> String;
@@ -21,6 +22,56 @@ pub(super) fn headline(summary: &Summary) -> String {
         text.push_str(" The run did not reach its end.");
     }
     text
+}
+
+/// The answer in a sentence or two: who is quickest, who is slowest, who never notices. Empty where nothing was cut.
+pub(super) fn answer(summary: &Summary) -> String {
+    let horizon = whole_seconds(summary.scenario.horizon_s);
+    let cut: Vec<&CellSummary> =
+        summary.cells.iter().filter(|c| !c.control && c.counts.detected + c.counts.censored > 0).collect();
+    let several_faults = cut.iter().any(|c| (&c.fault, &c.scope) != (&cut[0].fault, &cut[0].scope));
+    let name = |c: &CellSummary| {
+        let plain = |text: &str| super::text::plain(text);
+        if several_faults { format!("{} under {}", plain(&c.arm), fault(c, &plain)) } else { plain(&c.arm) }
+    };
+    let mut timed: Vec<(f64, &CellSummary)> = cut.iter().filter_map(|c| Some((c.ttd.median_s?, *c))).collect();
+    timed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let told = |(median, c): &(f64, &CellSummary)| {
+        format!("{} s at the median, by {}", seconds(*median), watchers(c, &|text| text.to_string()))
+    };
+    let mut said = Vec::new();
+    match timed.as_slice() {
+        [] => {}
+        [only] => said.push(format!("{} notices after {}.", name(only.1), told(only))),
+        [first, .., last] => {
+            said.push(format!("Quickest is {}: {}.", name(first.1), told(first)));
+            said.push(format!("Slowest is {}: {}.", name(last.1), told(last)));
+        }
+    }
+    let never: Vec<String> = cut.iter().filter(|c| c.counts.detected == 0).map(|c| name(c)).collect();
+    let partly = cut.iter().filter(|c| c.counts.detected > 0 && c.counts.censored > 0).count();
+    match never.as_slice() {
+        [] => {}
+        [one] => said.push(format!("{one} never notices within {horizon} s.")),
+        few if few.len() <= 3 => said.push(format!("Within {horizon} s these never notice: {}.", few.join(", "))),
+        many => said.push(format!("In {} of {} settings nobody notices within {horizon} s.", many.len(), cut.len())),
+    }
+    if partly > 0 {
+        said.push(format!("In {partly} of {} some trials notice and others do not.", plural(cut.len(), "setting")));
+    }
+    let by_reaper = |o: &&super::WatcherSummary| o.watcher.parse::<Watcher>().is_ok_and(|w| w.side() == Side::Reaper);
+    let reaped: usize = cut.iter().flat_map(|c| &c.outlooks).filter(by_reaper).map(|o| o.fired).sum();
+    if reaped > 0 {
+        let all: usize = cut.iter().map(|c| c.counts.detected + c.counts.censored).sum();
+        said.push(format!("A reaper ended the stall in {reaped} of {}.", plural(all, "trial")));
+    }
+    let alarms = summary.totals.false_alarm;
+    if alarms > 0 {
+        said.push(format!("{} fired without a fault or before it.", plural(alarms, "watcher")));
+    } else if cut.is_empty() && summary.cells.iter().any(|c| c.control && c.counts.survived > 0) {
+        said.push("No watcher fired without a fault.".to_string());
+    }
+    if said.is_empty() { "Nothing was measured.".to_string() } else { said.join(" ") }
 }
 
 /// `20 detected, 3 censored, 1 void`: what there is.
@@ -105,6 +156,11 @@ pub(super) fn watchers(cell: &CellSummary, name: Name<'_>) -> String {
     }
 }
 
+/// A watcher's name; `unknown` where the evidence does not tell.
+pub(super) fn known(name: &str) -> String {
+    if name.is_empty() { "unknown".to_string() } else { super::text::plain(name) }
+}
+
 /// The predicted window: `15.0 to 25.0`, `from 8.00`, `never`.
 pub(super) fn window(cell: &CellSummary) -> String {
     match cell.predicted.map(|p| (p.lo_s, p.hi_s)) {
@@ -121,6 +177,9 @@ pub(super) fn gate(gate: &Gate) -> String {
     let what = match &gate.measure {
         Measure::Quantile(q) => format!("p{} of {}", (q * 1e6).round() / 1e4, gate.metric),
         Measure::Fraction(value) => format!("share of trials with {} = {value}", gate.metric),
+        Measure::Uniform { from, to } => {
+            format!("p of the Kolmogorov–Smirnov test of {} against uniform {from} to {to}", gate.metric)
+        }
         Measure::Count(Some(value)) => format!("number of trials with {} = {value}", gate.metric),
         Measure::Count(None) => format!("number of trials with {}", gate.metric),
     };

@@ -1,6 +1,7 @@
 //! The numbers of a run. Serialised as it stands this is `summary.json`; the keys are documented in
 //! `docs/run-directory.md`.
 
+use super::silence::WatcherSummary;
 use crate::stats::{Share, Spread};
 use crate::store::{ArmOptions, Brackets, Machine, MemoryUse, Tool};
 use serde::Serialize;
@@ -178,8 +179,12 @@ pub struct CellSummary {
     pub broker_notice: Spread,
     /// How long the oldest message was stuck; `None` without messages.
     pub stuck: Option<Spread>,
+    /// Who ended the wait of that message: consumers (`recovery`) or a reaper's rule, the most frequent first.
+    pub resolved_by: Vec<NamedCount>,
     /// Who fired, over all trials that are not void, the most frequent first. An empty name is "not known".
     pub watchers: Vec<NamedCount>,
+    /// Each watcher that fired or that the model knows something of: how often, and what was predicted of it.
+    pub outlooks: Vec<WatcherSummary>,
     /// Censored although the kernel had ended the connection: a timer fired and nobody acted.
     pub kernel_ended_unnoticed: usize,
     /// Certified trials in which nothing was offered towards the broker.

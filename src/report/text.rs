@@ -5,6 +5,9 @@ use crate::stats::Spread;
 /// What stands where there is nothing to say.
 pub(super) const NOTHING: &str = "–";
 
+/// What stands where too many trials are censored.
+pub(super) const NOT_REACHED: &str = "not reached";
+
 /// Seconds with about three significant digits: `0.412`, `8.10`, `18.1`, `940`.
 #[must_use]
 pub fn seconds(value: f64) -> String {
@@ -25,7 +28,7 @@ pub(super) fn whole_seconds(value: f64) -> String {
 pub(super) fn quantile(spread: &Spread, value: Option<f64>) -> String {
     match value {
         Some(value) => seconds(value),
-        None if spread.n > 0 => "not reached".to_string(),
+        None if spread.n > 0 => NOT_REACHED.to_string(),
         None => NOTHING.to_string(),
     }
 }
@@ -35,6 +38,11 @@ pub(super) fn quantile(spread: &Spread, value: Option<f64>) -> String {
 pub fn plain(text: &str) -> String {
     let spaced: String = text.chars().map(|c| if c.is_control() || is_invisible(c) { ' ' } else { c }).collect();
     spaced.trim().to_string()
+}
+
+/// Somebody else's text with its lines and its indentation: other control characters become spaces.
+pub(super) fn plain_lines(text: &str) -> String {
+    text.chars().map(|c| if c == '\n' || !(c.is_control() || is_invisible(c)) { c } else { ' ' }).collect()
 }
 
 /// Line and paragraph separators and the marks that turn the direction of text around.

@@ -2,10 +2,10 @@
 
 use super::error::Findings;
 use super::fault::Fault;
-use super::model::{Arm, BrokerSettings, SubjectKind};
+use super::model::{Arm, BrokerSettings, HeartbeatThread, SubjectKind};
 use super::settings::Options;
 use super::table::MAX_TRIALS;
-use super::timing::{first_timer, in_seconds};
+use super::timing::{first_timer, heartbeat_in_force, in_seconds};
 use super::walk::Fields;
 use std::time::Duration;
 
@@ -26,7 +26,13 @@ pub(super) fn unique_names(arms: &[Fields], findings: &mut Findings) {
 }
 
 /// A subject whose behaviour needs messages, or needs none.
-pub(super) fn load(options: Options<'_>, arm: &Arm, every: Option<Duration>, findings: &mut Findings) {
+pub(super) fn load(
+    options: Options<'_>,
+    arm: &Arm,
+    every: Option<Duration>,
+    broker: &BrokerSettings,
+    findings: &mut Findings,
+) {
     let (own, settings) = (options.own, &arm.settings);
     if settings.subject == SubjectKind::TcpWriter && settings.peer_reads && every.is_none() {
         let at = if own.has("subject") { own.at("subject") } else { own.at };
@@ -34,7 +40,30 @@ pub(super) fn load(options: Options<'_>, arm: &Arm, every: Option<Duration>, fin
             "a tcp-writer writes at the rate of [load], and there is none; write `[load]` with `rate = \"1/s\"`";
         findings.error(at, own.name("subject"), problem);
     }
-    let (SubjectKind::TcpReader, Some(timeout)) = (settings.subject, settings.read_timeout.get()) else { return };
+    let heartbeat = heartbeat_in_force(settings, broker);
+    let blocks = settings.subject == SubjectKind::AmqpBlocking && settings.sync_call.is_none();
+    if let Some(heartbeat) = heartbeat.filter(|_| blocks && settings.heartbeat_thread == Some(HeartbeatThread::Same))
+        && every.is_none_or(|every| every >= heartbeat)
+    {
+        let source = options.source("heartbeat").unwrap_or(own);
+        let heartbeat = in_seconds(heartbeat);
+        let problem = format!(
+            "the broker would end a healthy connection: the thread that consumes sends nothing while it waits, and too few \
+             messages let it run; write `[load]` with a rate above `1/{heartbeat}`, or `heartbeat_thread = \"own\"`"
+        );
+        findings.error(source.at("heartbeat"), source.name("heartbeat"), problem);
+    }
+    let heard = match settings.subject {
+        SubjectKind::TcpReader => every,
+        // An idle RabbitMQ sends every half of a heartbeat, and one that sends messages at least every heartbeat.
+        SubjectKind::AmqpBlocking if blocks => match (heartbeat, every) {
+            (Some(heartbeat), Some(every)) if every > heartbeat / 2 => Some(heartbeat),
+            (Some(heartbeat), None) => Some(heartbeat / 2),
+            (_, every) => every,
+        },
+        _ => return,
+    };
+    let (Some(timeout), every) = (settings.read_timeout.get(), heard) else { return };
     if every.is_none_or(|every| every >= timeout) {
         let source = options.source("read_timeout").unwrap_or(own);
         let heard = every.map_or("nothing".to_string(), |every| format!("one message in {}", in_seconds(every)));

@@ -107,8 +107,11 @@ fn takes(kind: Kind) -> String {
         Kind::Sysctls => "a table of whole numbers".into(),
         Kind::Native => "a table".into(),
         Kind::Column => "a column of `trials.csv`".into(),
+        Kind::Percent => "a percentage, or a number 0 – 1".into(),
+        Kind::BitRate => "a rate: `500kbit`, `1mbit`".into(),
         Kind::Quantile | Kind::Share => "a number above 0, at most 1".into(),
         Kind::TextOrTrue => "a text, or true".into(),
+        Kind::Range => "two durations: `10s to 12s`".into(),
         Kind::Bound => "a number, a percentage or a duration".into(),
     }
 }

@@ -3,6 +3,7 @@
 use super::error::Findings;
 use super::model::{Published, ReaperGeneration, ReaperSettings, Tasks};
 use super::walk::Fields;
+use crate::units::print_duration;
 
 /// The three sections, read; one that is missing or wrong is `None`.
 pub(super) struct Fallback {
@@ -87,10 +88,43 @@ pub(super) fn check(around: &Around<'_>, findings: &mut Findings) {
         let problem = "there are no messages that could be stuck; write `[load]` with `rate = \"1/s\"`, or `[tasks]`";
         findings.error(fields.at, fields.label.trim_end(), problem);
     }
+    if let Some(reaper) = around.reaper {
+        time_to_act(reaper, around, findings);
+    }
     if let Some(published) = around.published
         && let (Some(from), Some(to)) = (published.time("from"), published.time("to"))
         && from >= to
     {
         findings.error(published.at("to"), published.name("to"), "is not after `from`; swap the two");
+    }
+}
+
+/// A trial that ends before the reaper could act on its oldest message shows nothing of it: that message is published up
+/// to an interval of the load after the cut, and grows old from then on.
+fn time_to_act(reaper: &Fields, around: &Around<'_>, findings: &mut Findings) {
+    let (Some(settings), Some(horizon)) = (reaper_of(reaper), around.scenario.time("horizon")) else { return };
+    if around.load.flawed {
+        return;
+    }
+    let (rounds, times) = match settings.generation {
+        ReaperGeneration::FailsAtOnce => (1, String::new()),
+        ReaperGeneration::RequeuesTwice => (3, "3 times ".to_string()),
+    };
+    let published = around.load.time("rate").unwrap_or_default();
+    let longest = published + (settings.timeout + settings.interval).saturating_mul(rounds);
+    if horizon <= longest {
+        let first = if published.is_zero() {
+            String::new()
+        } else {
+            format!("{} until a message is published and then ", print_duration(published))
+        };
+        let problem = format!(
+            "`{}` ends before the reaper has acted on every trial: it takes up to {first}{times}{} and {}; raise it above `{}`",
+            print_duration(horizon),
+            print_duration(settings.timeout),
+            print_duration(settings.interval),
+            print_duration(longest),
+        );
+        findings.error(around.scenario.at("horizon"), around.scenario.name("horizon"), problem);
     }
 }

@@ -9,6 +9,9 @@ use super::value::{Bound, Val};
 use super::walk::Fields;
 use crate::units::print_duration;
 
+/// The keys that say what is taken of a column.
+const MEASURES: [&str; 4] = ["quantile", "fraction", "count", "uniform"];
+
 /// Reads one gate; `None` when anything is wrong with it.
 pub(super) fn gate(fields: &Fields, arms: &[&str], faults: &[Fault], findings: &mut Findings) -> Option<Gate> {
     let before = findings.count();
@@ -74,7 +77,7 @@ fn known(fields: &Fields, key: &str, names: &[&str], findings: &mut Findings) {
 
 /// The share of trials on which kernel and model agree is its own measure.
 fn agreement(fields: &Fields, findings: &mut Findings) -> Option<Measure> {
-    let Some(key) = ["quantile", "fraction", "count"].into_iter().find(|key| fields.has(key)) else {
+    let Some(key) = MEASURES.into_iter().find(|key| fields.has(key)) else {
         return Some(Measure::Fraction("true".to_string()));
     };
     let problem = "`agreement` is a share already; remove it and write `min = \"97%\"`";
@@ -85,7 +88,7 @@ fn agreement(fields: &Fields, findings: &mut Findings) -> Option<Measure> {
 
 fn measure(fields: &Fields, metric: &str, column: Column, findings: &mut Findings) -> Option<Measure> {
     let numeric = matches!(column, Column::Seconds | Column::Number);
-    let chosen: Vec<&str> = ["quantile", "fraction", "count"].into_iter().filter(|key| fields.has(key)).collect();
+    let chosen: Vec<&str> = MEASURES.into_iter().filter(|key| fields.has(key)).collect();
     let [key] = chosen[..] else {
         let (at, name, problem) = match chosen.get(1) {
             Some(second) => (
@@ -108,6 +111,13 @@ fn measure(fields: &Fields, metric: &str, column: Column, findings: &mut Finding
         ("quantile", ..) => {
             let problem = format!("`{metric}` is not a number; write `fraction = \"…\"` or `count = \"…\"`");
             findings.error(at, name, problem);
+            None
+        }
+        ("uniform", Column::Seconds, Val::Range(from, to)) => {
+            Some(Measure::Uniform { from: from.as_secs_f64(), to: to.as_secs_f64() })
+        }
+        ("uniform", ..) => {
+            findings.error(at, name, format!("`{metric}` is not a time; use it with a column such as `stuck_s`"));
             None
         }
         ("count", Column::Seconds | Column::Number, Val::Any) => Some(Measure::Count(None)),
@@ -164,6 +174,8 @@ fn in_unit(bound: &Bound, measure: &Measure, metric: &str, column: Column) -> Re
         (Measure::Fraction(_), _, _) => {
             Err("a fraction is between 0 and 1; write for example `0.95` or `95%` in quotes".to_string())
         }
+        (Measure::Uniform { .. }, _, Bound::Number(p) | Bound::Percent(p)) if (0.0..=1.0).contains(p) => Ok(*p),
+        (Measure::Uniform { .. }, ..) => Err("a p-value is between 0 and 1; write for example `0.01`".to_string()),
         (Measure::Count(_), _, Bound::Number(number)) if *number >= 0.0 && number.fract() == 0.0 => Ok(*number),
         (Measure::Count(_), _, _) => Err("a count is a whole number; write for example `0`".to_string()),
     }

@@ -43,10 +43,16 @@ pub(super) enum Kind {
     Quantile,
     /// A share: a number above 0, up to 1.
     Share,
+    /// A share that may also be written as a percentage: `"30%"`.
+    Percent,
+    /// Bits a second: `"1mbit"`.
+    BitRate,
     /// A value to look for, or `true` for any.
     TextOrTrue,
     /// A number, a percentage or a duration, as the metric asks.
     Bound,
+    /// Two durations, the shorter first: `"10s to 12s"`.
+    Range,
 }
 
 /// What a duration may be.

@@ -22,12 +22,18 @@ pub enum OptionName {
     Heartbeat,
     /// `basic.qos`.
     Prefetch,
+    /// Which thread ticks the AMQP heartbeat.
+    HeartbeatThread,
+    /// A call that waits for its reply at the cut.
+    SyncCall,
     /// When a message is acknowledged.
     Ack,
     /// AMQP's largest frame.
     FrameMax,
     /// Whether the embedded peer reads what it is sent.
     PeerReads,
+    /// What the path does to packets all the time.
+    Link,
     /// Any `sysctl.*` of the subject's network namespace.
     Sysctl,
     /// Numbered messages on each connection.
@@ -38,16 +44,19 @@ pub enum OptionName {
 
 impl OptionName {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::ConnectTimeout,
         Self::ReadTimeout,
         Self::Keepalive,
         Self::TcpUserTimeout,
         Self::Heartbeat,
+        Self::HeartbeatThread,
+        Self::SyncCall,
         Self::Prefetch,
         Self::Ack,
         Self::FrameMax,
         Self::PeerReads,
+        Self::Link,
         Self::Sysctl,
         Self::Load,
         Self::Client,
@@ -62,10 +71,13 @@ impl OptionName {
             Self::Keepalive => "keepalive",
             Self::TcpUserTimeout => "tcp_user_timeout",
             Self::Heartbeat => "heartbeat",
+            Self::HeartbeatThread => "heartbeat_thread",
+            Self::SyncCall => "sync_call",
             Self::Prefetch => "prefetch",
             Self::Ack => "ack",
             Self::FrameMax => "frame_max",
             Self::PeerReads => "peer_reads",
+            Self::Link => "link",
             Self::Sysctl => "sysctl",
             Self::Load => "load",
             Self::Client => "client",
@@ -120,18 +132,24 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
     use OptionName as O;
     use SubjectKind as S;
     match (subject, option) {
-        // The kernel's options work on every TCP socket, and every subject bounds its own handshake.
         (S::Celery, O::Keepalive | O::TcpUserTimeout) => Applies::No {
             why: "py-amqp sets its own (60/10/9 and 1000 ms); write `client.broker_transport_options.socket_settings`",
         },
-        (_, O::ConnectTimeout | O::Keepalive | O::TcpUserTimeout | O::Sysctl | O::Load) => Applies::Yes,
+        // The kernel's options work on every TCP socket, every subject bounds its own handshake, and the path is below all.
+        (_, O::ConnectTimeout | O::Keepalive | O::TcpUserTimeout | O::Link | O::Sysctl | O::Load) => Applies::Yes,
 
         // kombu hands `broker_transport_options.read_timeout` to py-amqp, which makes it SO_RCVTIMEO (amqp/transport.py).
         (S::Celery, O::ReadTimeout | O::Heartbeat | O::Prefetch | O::Ack | O::Client) => Applies::Yes,
         (S::Celery, O::FrameMax) => Applies::No { why: "py-amqp takes the broker's; write `client` if you must" },
+        (S::Celery, O::HeartbeatThread) => {
+            Applies::No { why: "Celery ticks its heartbeats on the thread that consumes, and offers no other" }
+        }
+        (S::Celery, O::SyncCall) => Applies::No {
+            why: "a real worker makes its own calls; a task with an ETA in flight forces one: `[load] eta`",
+        },
         (_, O::Client) => NO_NATIVE,
 
-        (S::TcpReader | S::RedisBlocking, O::ReadTimeout) => Applies::Yes,
+        (S::TcpReader | S::RedisBlocking | S::AmqpBlocking, O::ReadTimeout) => Applies::Yes,
         (S::TcpWriter, O::ReadTimeout) => {
             Applies::No { why: "the writer never waits in a read: it sleeps in poll(), where SO_RCVTIMEO does nothing" }
         }
@@ -143,11 +161,24 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
         (S::TcpReader, O::PeerReads) => {
             Applies::No { why: "the reader sends nothing that its peer could leave unread; it is for a `tcp-writer`" }
         }
-        (S::Lapin | S::RedisBlocking | S::Celery, O::PeerReads) => {
+        (S::Lapin | S::RedisBlocking | S::AmqpBlocking | S::Celery, O::PeerReads) => {
             Applies::No { why: "a real broker always reads; it is for a `tcp-writer` against the embedded peer" }
         }
 
-        (S::Lapin, O::Heartbeat | O::Prefetch | O::Ack | O::FrameMax) => Applies::Yes,
+        (S::Lapin | S::AmqpBlocking, O::Heartbeat | O::Prefetch | O::Ack | O::FrameMax) => Applies::Yes,
+
+        (S::AmqpBlocking, O::HeartbeatThread | O::SyncCall) => Applies::Yes,
+        (S::Lapin, O::HeartbeatThread) => {
+            Applies::No { why: "its heartbeats are timers of its own event loop, which nothing blocks" }
+        }
+        (S::Lapin, O::SyncCall) => {
+            Applies::No { why: "its calls are asynchronous: none blocks the thread that reads; use `amqp-blocking`" }
+        }
+        (S::TcpReader | S::TcpWriter | S::RedisBlocking, O::HeartbeatThread) => {
+            Applies::No { why: "it has no heartbeat that a thread could tick" }
+        }
+        (S::TcpReader | S::TcpWriter, O::SyncCall) => NO_AMQP_TCP,
+        (S::RedisBlocking, O::SyncCall) => Applies::No { why: "a BRPOP is a call that waits for its reply already" },
 
         (S::TcpReader | S::TcpWriter, O::Heartbeat) => NO_HEARTBEAT_TCP,
         (S::TcpReader | S::TcpWriter, O::Prefetch | O::FrameMax) => NO_AMQP_TCP,
@@ -179,15 +210,15 @@ mod tests {
                 }
             }
         }
-        // 5 for the four of our own, read_timeout for the two that block, 4 of AMQP for lapin, peer_reads for the writer,
-        // and 8 of Celery's.
-        assert_eq!(yes, 5 * 4 + 2 + 4 + 1 + 8);
+        // 6 for the five of our own, read_timeout for the three that block, 4 of AMQP for each of its clients and 2 for the
+        // one that blocks, peer_reads for the writer, and 9 of Celery's.
+        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 1 + 9);
     }
 
     #[test]
     fn a_read_timeout_is_for_blocking_readers_only() {
         let with = |subject| applies(subject, OptionName::ReadTimeout).is_yes();
-        assert_eq!(SubjectKind::ALL.map(with), [true, false, false, true, true]);
+        assert_eq!(SubjectKind::ALL.map(with), [true, false, false, true, true, true]);
     }
 
     #[test]

@@ -12,8 +12,10 @@ mod fault;
 mod faults;
 mod gates;
 mod keys;
+mod link;
 pub mod matrix;
 mod model;
+mod options;
 pub mod profile;
 mod read;
 mod schema;
@@ -28,9 +30,10 @@ mod walk;
 pub use docs::reference;
 pub use error::{Place, ScenarioError, ScenarioErrors};
 pub use fault::{Act, Directions, Fault, Repeat, Scope, Trigger};
+pub use link::Link;
 pub use model::{
-    Ack, Arm, BrokerKind, BrokerSettings, Gate, Keepalive, Measure, Published, ReaperGeneration, ReaperSettings,
-    Scenario, Settings, SubjectKind, Tasks,
+    Ack, Arm, BrokerKind, BrokerSettings, Gate, HeartbeatThread, Keepalive, Measure, Published, ReaperGeneration,
+    ReaperSettings, Scenario, Settings, SubjectKind, SyncCall, Tasks,
 };
 pub use read::{ListEntry, from_sets, list_entry, read, read_bytes};
 pub use schema::schema;

@@ -1,6 +1,7 @@
 //! A scenario after reading: every default filled in, every unit resolved.
 
 use super::fault::Fault;
+use super::link::Link;
 use crate::units::Setting;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -20,13 +21,16 @@ pub enum SubjectKind {
     Lapin,
     /// A blocking `BRPOP` of the real `redis` client on Redis.
     RedisBlocking,
+    /// A blocking AMQP consumer that behaves as py-amqp does, on RabbitMQ.
+    AmqpBlocking,
     /// A real Celery worker on RabbitMQ, unchanged, as a process tree of its own that is watched from outside.
     Celery,
 }
 
 impl SubjectKind {
     /// All kinds, in the order of the documentation.
-    pub const ALL: [Self; 5] = [Self::TcpReader, Self::TcpWriter, Self::Lapin, Self::RedisBlocking, Self::Celery];
+    pub const ALL: [Self; 6] =
+        [Self::TcpReader, Self::TcpWriter, Self::Lapin, Self::RedisBlocking, Self::AmqpBlocking, Self::Celery];
 
     /// The name in files and reports.
     #[must_use]
@@ -36,6 +40,7 @@ impl SubjectKind {
             Self::TcpWriter => "tcp-writer",
             Self::Lapin => "lapin",
             Self::RedisBlocking => "redis-blocking",
+            Self::AmqpBlocking => "amqp-blocking",
             Self::Celery => "celery",
         }
     }
@@ -45,7 +50,7 @@ impl SubjectKind {
     pub fn broker(self) -> BrokerKind {
         match self {
             Self::TcpReader | Self::TcpWriter => BrokerKind::None,
-            Self::Lapin | Self::Celery => BrokerKind::Rabbitmq,
+            Self::Lapin | Self::AmqpBlocking | Self::Celery => BrokerKind::Rabbitmq,
             Self::RedisBlocking => BrokerKind::Redis,
         }
     }
@@ -124,6 +129,24 @@ pub enum Ack {
     Late,
 }
 
+/// Which thread of a blocking client sends its AMQP heartbeats and checks the broker's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeartbeatThread {
+    /// One of its own, which runs whatever the consuming thread waits for.
+    Own,
+    /// The one that consumes: it looks when a message or a method has arrived, and at no other time.
+    Same,
+}
+
+/// A call of the protocol that blocks its caller until the reply comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SyncCall {
+    /// `basic.qos`, as Celery makes it for a task with an ETA.
+    #[serde(rename = "basic.qos")]
+    BasicQos,
+}
+
 /// The options of an arm. An option that the subject doesn't have is `None` here and an error in the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -149,6 +172,15 @@ pub struct Settings {
     /// the cut, and every later byte waits behind a closed one.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub peer_reads: bool,
+    /// What the path between the arm's clients and the broker does to packets all the time; `None` is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
+    /// Which thread ticks the AMQP heartbeat, where the subject has a choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_thread: Option<HeartbeatThread>,
+    /// The synchronous call that is in flight from the cut on; none: the client waits for messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync_call: Option<SyncCall>,
     /// Sysctls of the subject's own network namespace, by name without the `net.ipv4.` prefix
     /// (`tcp_retries2`), as `sysctl.tcp_retries2 = 5`.
     pub sysctl: BTreeMap<String, i64>,
@@ -190,6 +222,14 @@ pub enum Measure {
     Fraction(String),
     /// The number of trials with this value in a text column, or with any value in a numeric one.
     Count(Option<String>),
+    /// The p-value of the Kolmogorov–Smirnov test of a numeric column against a uniform distribution between two values
+    /// in the column's unit; a censored trial counts as beyond both.
+    Uniform {
+        /// From here…
+        from: f64,
+        /// … to here.
+        to: f64,
+    },
 }
 
 /// A bound that the run must hold.

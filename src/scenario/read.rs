@@ -7,6 +7,7 @@ use super::fault::Fault;
 use super::faults;
 use super::gates;
 use super::keys::nearest;
+use super::link;
 use super::model::{Arm, BrokerKind, BrokerSettings, Scenario, Settings, SubjectKind};
 use super::settings::{Options, refuse_idle_defaults};
 use super::table::{self, MAX_ARMS, SECTIONS};
@@ -221,7 +222,10 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     for (own, arm) in &read {
         let options = Options { own, defaults: &all.defaults };
         if !all.load.flawed {
-            checks::load(options, arm, load_interval.filter(|_| arm.load), findings);
+            checks::load(options, arm, load_interval.filter(|_| arm.load), &broker, findings);
+        }
+        if let Some(link) = arm.settings.link.as_ref().filter(|_| !own.flawed && !all.defaults.flawed) {
+            link::check(options, link, findings);
         }
         checks::trials(own, &all.scenario, arm.trials, all.faults.len(), findings);
     }

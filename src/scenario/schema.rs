@@ -92,8 +92,14 @@ fn of_kind(kind: Kind) -> Value {
         }
         Kind::Native => json!({ "type": "object" }),
         Kind::Column => json!({ "enum": columns::names().collect::<Vec<_>>() }),
+        Kind::Percent => json!({ "anyOf": [
+            { "type": "number", "minimum": 0, "maximum": 1 },
+            { "type": "string", "pattern": r"^ *[0-9.]+ *%$" },
+        ] }),
+        Kind::BitRate => json!({ "type": "string", "pattern": r"^ *[0-9.]+ *([kmg]bit)$" }),
         Kind::Quantile | Kind::Share => json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 1 }),
         Kind::TextOrTrue => json!({ "anyOf": [{ "type": "string", "minLength": 1 }, { "const": true }] }),
+        Kind::Range => json!({ "type": "string", "pattern": "^.+ to .+$" }),
         Kind::Bound => json!({ "type": ["number", "string"] }),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::error::Findings;
 use super::matrix::{Applies, OptionName, applies};
-use super::model::{Ack, Keepalive, Settings, SubjectKind};
+use super::model::{Ack, HeartbeatThread, Keepalive, Settings, SubjectKind, SyncCall};
 use super::value::Val;
 use super::walk::{Fields, Found};
 use crate::units::Setting;
@@ -27,7 +27,11 @@ pub(super) fn subject_named(name: &str) -> Option<SubjectKind> {
 
 /// Whether a value asks for something: `none` and `off` ask for nothing, and fit every subject.
 fn asks(val: &Val) -> bool {
-    !matches!(val, Val::Setting(Setting::None) | Val::Off)
+    match val {
+        Val::Setting(Setting::None) | Val::Off => false,
+        Val::Text(text) => text != "none",
+        _ => true,
+    }
 }
 
 /// The options that a section writes and that ask for something.
@@ -90,6 +94,17 @@ impl<'a> Options<'a> {
             peer_reads: fields("peer_reads", OptionName::PeerReads)
                 .and_then(|fields| fields.flag("peer_reads"))
                 .unwrap_or(true),
+            link: super::link::read(*self),
+            heartbeat_thread: has(OptionName::HeartbeatThread).then(|| {
+                match fields("heartbeat_thread", OptionName::HeartbeatThread).and_then(|f| f.text("heartbeat_thread")) {
+                    Some("own") => HeartbeatThread::Own,
+                    _ => HeartbeatThread::Same,
+                }
+            }),
+            sync_call: fields("sync_call", OptionName::SyncCall)
+                .and_then(|f| f.text("sync_call"))
+                .filter(|call| *call == "basic.qos")
+                .map(|_| SyncCall::BasicQos),
             sysctl,
             client: self.native(),
         }
@@ -165,7 +180,7 @@ pub(super) fn refuse_idle_defaults(
                 }
                 Some(_) => {}
                 // Tables are merged field by field, so a written one never hides the default as a whole.
-                None if own.has(key) && !["keepalive", "sysctl", "client"].contains(&key) => {}
+                None if own.has(key) && !matches!(key, "keepalive" | "link" | "sysctl" | "client") => {}
                 None => return,
             }
         }

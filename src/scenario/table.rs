@@ -2,31 +2,24 @@
 //! all come from here; a key exists when it is in this table.
 
 use super::keys::{Key, Kind, Limits, Repeat, Section};
+use super::options::HEARTBEAT;
+pub(super) use super::options::{KEEPALIVE, OPTIONS};
 use std::time::Duration;
 
-const fn ms(millis: u64) -> Duration {
+pub(super) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-const fn secs(seconds: u64) -> Duration {
+pub(super) const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-const DAY: Duration = secs(86_400);
+pub(super) const DAY: Duration = secs(86_400);
 
 /// A time of the harness itself.
-const fn any(min: Duration) -> Kind {
+pub(super) const fn any(min: Duration) -> Kind {
     Kind::Time(Limits { min, max: DAY, step: ms(1), usual: (ms(0), DAY) })
 }
-
-/// Whole milliseconds, as `TCP_USER_TIMEOUT` and `SO_RCVTIMEO` are set here.
-const MILLIS: Limits = Limits { min: ms(1), max: DAY, step: ms(1), usual: (ms(100), secs(7_200)) };
-
-/// A field of keepalive: whole seconds, at most 32767 (`MAX_TCP_KEEPIDLE`).
-const KEEPALIVE_SECS: Limits = Limits { min: secs(1), max: secs(32_767), step: secs(1), usual: (secs(1), secs(7_200)) };
-
-/// An AMQP heartbeat: whole seconds in 16 bits.
-const HEARTBEAT: Limits = Limits { min: secs(1), max: secs(65_535), step: secs(1), usual: (secs(1), secs(3_600)) };
 
 /// The most trials of an arm over all its faults: what the address plan has room for.
 pub const MAX_TRIALS: u32 = 30_000;
@@ -34,11 +27,11 @@ pub const MAX_TRIALS: u32 = 30_000;
 /// The most arms: one network each.
 pub const MAX_ARMS: usize = 64;
 
-const fn required(name: &'static str, kind: Kind, example: &'static str, doc: &'static str) -> Key {
+pub(super) const fn required(name: &'static str, kind: Kind, example: &'static str, doc: &'static str) -> Key {
     Key { name, kind, required: true, default: "", doc, example, since: "0.1", aliases: &[] }
 }
 
-const fn optional(
+pub(super) const fn optional(
     name: &'static str,
     kind: Kind,
     default: &'static str,
@@ -48,136 +41,6 @@ const fn optional(
 ) -> Key {
     Key { name, kind, required: false, default, doc, example, since: "0.1", aliases }
 }
-
-/// The fields of `keepalive`.
-pub(super) const KEEPALIVE: &[Key] = &[
-    optional(
-        "idle",
-        Kind::Time(KEEPALIVE_SECS),
-        "`sysctl.tcp_keepalive_time`, else `7200s`",
-        "idle = \"60s\"",
-        "`TCP_KEEPIDLE`, whole seconds.",
-        &["time", "keepidle"],
-    ),
-    optional(
-        "interval",
-        Kind::Time(KEEPALIVE_SECS),
-        "`sysctl.tcp_keepalive_intvl`, else `75s`",
-        "interval = \"10s\"",
-        "`TCP_KEEPINTVL`, whole seconds.",
-        &["intvl", "keepintvl"],
-    ),
-    optional(
-        "probes",
-        Kind::Integer { min: 1, max: 127 },
-        "`sysctl.tcp_keepalive_probes`, else `9`",
-        "probes = 9",
-        "`TCP_KEEPCNT`.",
-        &["cnt", "count", "keepcnt"],
-    ),
-];
-
-/// The options of an arm, in `[defaults]`, in `[[arm]]` and in `--set`.
-pub(super) const OPTIONS: &[Key] = &[
-    optional(
-        "subject",
-        Kind::Subject,
-        "none: an arm needs one, of its own or from `[defaults]`",
-        "subject = \"lapin\"",
-        "Who consumes.",
-        &["client", "consumer"],
-    ),
-    optional(
-        "connect_timeout",
-        Kind::Setting(MILLIS),
-        "`10s`; Celery's own is `4s`",
-        "connect_timeout = \"10s\"",
-        "The client's own bound on the handshake.",
-        &["socket_connect_timeout", "connection_timeout", "broker_connection_timeout"],
-    ),
-    optional(
-        "read_timeout",
-        Kind::Setting(MILLIS),
-        "`none`",
-        "read_timeout = \"30s\"",
-        "`SO_RCVTIMEO` on a blocking socket. A `redis-blocking` subject asks the server to answer within half of it.",
-        &["socket_timeout", "so_rcvtimeo", "rcvtimeo", "timeout"],
-    ),
-    optional(
-        "keepalive",
-        Kind::OffOr(KEEPALIVE),
-        "`off`",
-        "keepalive = { idle = \"60s\", interval = \"10s\", probes = 9 }",
-        "`SO_KEEPALIVE` with its three numbers. A field that an arm leaves out comes from `[defaults]`.",
-        &["tcp_keepalive", "so_keepalive", "socket_keepalive"],
-    ),
-    optional(
-        "tcp_user_timeout",
-        Kind::Setting(Limits { max: secs(2_147_483), ..MILLIS }),
-        "`none`",
-        "tcp_user_timeout = \"30s\"",
-        "`TCP_USER_TIMEOUT`, whole milliseconds.",
-        &["user_timeout"],
-    ),
-    optional(
-        "heartbeat",
-        Kind::Setting(HEARTBEAT),
-        "`none`: asks for 0, and lapin adopts the broker's; Celery's own is `120s`",
-        "heartbeat = \"10s\"",
-        "The AMQP heartbeat to ask for, whole seconds. The broker's own may be smaller and wins.",
-        &["hb", "broker_heartbeat"],
-    ),
-    optional(
-        "prefetch",
-        Kind::Integer { min: 0, max: 65_535 },
-        "`4`",
-        "prefetch = 4",
-        "`basic.qos`: messages delivered ahead of their acknowledgement; 0 is unlimited.",
-        &["prefetch_count", "qos"],
-    ),
-    optional(
-        "ack",
-        Kind::Choice(&["early", "late"]),
-        "`late`; Celery's own is `early`",
-        "ack = \"late\"",
-        "When a message is acknowledged: on receipt (`early`) or after the work (`late`).",
-        &["acks", "acks_late"],
-    ),
-    optional(
-        "frame_max",
-        Kind::Integer { min: 4_096, max: 131_072 },
-        "`4096`",
-        "frame_max = 4096",
-        "The largest AMQP frame to ask for, in bytes. It sets lapin's memory: 64 of them a connection.",
-        &["max_frame_size", "frame_size"],
-    ),
-    optional(
-        "peer_reads",
-        Kind::Flag,
-        "`true`",
-        "peer_reads = false",
-        "Whether the embedded peer reads what a `tcp-writer` sends. If not, the writer fills the peer's window as soon as \
-         all trials are ready, writes no messages, and is cut with the window closed.",
-        &[],
-    ),
-    optional(
-        "sysctl",
-        Kind::Sysctls,
-        "the kernel's own",
-        "sysctl = { tcp_retries2 = 5 }",
-        "Sysctls `net.ipv4.*` of the arm's network namespace; `sysctl.tcp_retries2 = 5` is the same.",
-        &["sysctls"],
-    ),
-    optional(
-        "client",
-        Kind::Native,
-        "none",
-        "client = { broker_transport_options = { socket_timeout = 60 } }",
-        "Options in the client's own words, handed to it as they stand: for Celery, its configuration. What the kernel says \
-         is set stands beside them in the report.",
-        &["native", "conf", "config"],
-    ),
-];
 
 const SCENARIO: &[Key] = &[
     required("name", Kind::Name, "name = \"first-look\"", "Its name; also the folder of its run."),
@@ -416,7 +279,7 @@ const GATE: &[Key] = &[
     optional(
         "quantile",
         Kind::Quantile,
-        "one of the three",
+        "one of the four",
         "quantile = 0.99",
         "A quantile of a numeric column; a censored trial is beyond every bound.",
         &["q", "percentile"],
@@ -424,7 +287,7 @@ const GATE: &[Key] = &[
     optional(
         "fraction",
         Kind::Text,
-        "one of the three",
+        "one of the four",
         "fraction = \"detected\"",
         "The share of trials with this value, 0 to 1.",
         &["share"],
@@ -432,17 +295,26 @@ const GATE: &[Key] = &[
     optional(
         "count",
         Kind::TextOrTrue,
-        "one of the three",
+        "one of the four",
         "count = \"void\"",
         "The number of trials with this value, or with any (`true`) in a numeric column.",
         &[],
+    ),
+    optional(
+        "uniform",
+        Kind::Range,
+        "one of the four",
+        "uniform = \"10s to 12s\"",
+        "How well a column of times fits a uniform distribution between these two: the p-value of the Kolmogorov–Smirnov \
+         test, 0 to 1. A censored trial is beyond both. `min = 0.01`: a gate fails for one true uniform sample in a hundred.",
+        &["ks"],
     ),
     optional(
         "min",
         Kind::Bound,
         "no lower bound",
         "min = \"15s\"",
-        "At least this: a duration for `*_s` columns, `0.95` or `\"95%\"` for fractions, a number for counts.",
+        "At least this: a duration for `*_s` columns, `0.95` or `\"95%\"` for fractions, a number for counts and p-values.",
         &["minimum", "at_least"],
     ),
     optional("max", Kind::Bound, "no upper bound", "max = \"30s\"", "At most this.", &["maximum", "at_most"]),
@@ -487,7 +359,10 @@ pub(super) const SECTIONS: &[Section] = &[
         false,
         REAPER,
         false,
-        "The fallback that cleans up afterwards. It runs with `--engine model` in this version.",
+        "The fallback that cleans up afterwards: a scheduler that goes by a store of tasks, of which each message of \
+         `[load]` is one. Its first sweep falls anywhere within an interval, drawn by the seed; each further one comes an \
+         interval after the end of the one before. `horizon` must leave it the time to act. With `--engine kernel` it \
+         needs a broker: what a bare TCP connection carries waits in no queue.",
     ),
     section(
         "tasks",
@@ -496,7 +371,8 @@ pub(super) const SECTIONS: &[Section] = &[
         TASKS,
         false,
         "Many tasks over a long time, of which few meet a half-open connection: those are the trials, the others are \
-         counted. It stands in for `[load]` and `trials`, and runs with `--engine model` in this version.",
+         counted. It stands in for `[load]` and `trials`, and runs with `--engine model` only: its months are not waited \
+         for.",
     ),
     section(
         "published",

@@ -3,7 +3,7 @@
 //! What is left out: windows and reasons, which are the timer model's. Here a horizon only has to be told from one that
 //! cannot show anything.
 
-use super::model::{BrokerSettings, Keepalive, Settings, SubjectKind};
+use super::model::{BrokerSettings, HeartbeatThread, Keepalive, Settings, SubjectKind};
 use crate::units::{Setting, print_duration};
 use std::time::Duration;
 
@@ -12,14 +12,15 @@ const RABBITMQ_HEARTBEAT: Duration = Duration::from_secs(60);
 
 /// The AMQP heartbeat that client and broker will agree on; `None` without one.
 ///
-/// From lapin's `tune`: the client's 0 adopts the server's, the server's 0 leaves the client's, else the smaller wins.
+/// The server's 0 leaves the client's, else the smaller wins. The client's 0 adopts the server's in lapin's `tune` and is
+/// none in py-amqp's `_on_tune`.
 #[must_use]
 pub fn heartbeat_in_force(settings: &Settings, broker: &BrokerSettings) -> Option<Duration> {
     let client = settings.heartbeat?.get();
     let server = broker.heartbeat.map_or(Some(RABBITMQ_HEARTBEAT), Setting::get);
     match (client, server) {
         // py-amqp: the client's 0 stays 0.
-        (None, _) if settings.subject == SubjectKind::Celery => None,
+        (None, _) if matches!(settings.subject, SubjectKind::Celery | SubjectKind::AmqpBlocking) => None,
         (Some(client), Some(server)) => Some(client.min(server)),
         (client, server) => client.or(server),
     }
@@ -68,7 +69,7 @@ pub(super) fn first_timer(settings: &Settings, broker: &BrokerSettings) -> Optio
     if let Some(time) = settings.read_timeout.get() {
         timers.push((time, format!("read_timeout {}", in_seconds(time))));
     }
-    let sends = matches!(settings.subject, SubjectKind::TcpWriter | SubjectKind::Lapin);
+    let sends = matches!(settings.subject, SubjectKind::TcpWriter | SubjectKind::Lapin | SubjectKind::AmqpBlocking);
     // Unacknowledged data suspends keepalive, so it never ends a connection that is written to all the time.
     if let Some(keepalive) = settings.keepalive.filter(|_| settings.subject != SubjectKind::TcpWriter) {
         timers.push(keepalive_total(keepalive, user_timeout));
@@ -83,7 +84,9 @@ pub(super) fn first_timer(settings: &Settings, broker: &BrokerSettings) -> Optio
         let total = retransmissions(retries, rto_max);
         timers.push((total, format!("tcp_retries2 = {retries}, {}", in_seconds(total))));
     }
-    if let Some(heartbeat) = heartbeat_in_force(settings, broker) {
+    // On the consuming thread nobody checks while it waits.
+    let checks = settings.heartbeat_thread != Some(HeartbeatThread::Same);
+    if let Some(heartbeat) = heartbeat_in_force(settings, broker).filter(|_| checks) {
         let total = heartbeat * 5 / 2;
         timers.push((total, format!("2.5 × heartbeat {} = {}", in_seconds(heartbeat), in_seconds(total))));
     }

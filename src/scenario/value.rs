@@ -22,8 +22,10 @@ pub(super) enum Val {
     /// A uniform phase, and then what is waited for.
     Trigger(Trigger),
     Number(f64),
+    BitRate(u64),
     Any,
     Bound(Bound),
+    Range(Duration, Duration),
     Off,
     Fields(super::walk::Fields),
     Sysctls(Vec<(usize, String, i64)>),
@@ -122,11 +124,20 @@ pub(super) fn read(key: &Key, value: &Value) -> Result<(Val, Option<String>), Pr
                 Err(here(format!("`{number}` is not a share; write a number above 0 and at most 1, such as `0.8`")))
             }
         }
+        (Kind::Percent, Node::Text(_) | Node::Int(_) | Node::Float(_)) => {
+            percent(&value.node).map(|share| (Val::Number(share), None)).map_err(here)
+        }
+        (Kind::BitRate, Node::Text(text)) => bit_rate(text).map(|bits| (Val::BitRate(bits), None)).map_err(here),
         (Kind::Bound, node) => match bound(node) {
             Some(Ok(bound)) => plain(Val::Bound(bound)),
             Some(Err(problem)) => Err(here(problem)),
             None => Err(wrong("a number, a percentage or a duration")),
         },
+        (Kind::Range, Node::Text(text)) => {
+            range(text).map(|(from, to)| (Val::Range(from, to), None)).map_err(|problem| {
+                here(format!("{problem}; write two durations, the shorter first, such as `10s to 12s`"))
+            })
+        }
         (kind, _) => Err(wrong(expected(kind))),
     }
 }
@@ -153,8 +164,8 @@ fn trigger(node: &Node) -> Option<Trigger> {
     Trigger::ALL.into_iter().find(|trigger| trigger.name() == text)
 }
 
-const LATER: &str =
-    "not available yet in this version; subjects are `tcp-reader`, `tcp-writer`, `lapin`, `redis-blocking`, `celery`";
+const LATER: &str = "not available yet in this version; subjects are `tcp-reader`, `tcp-writer`, `lapin`, `redis-blocking`, \
+     `amqp-blocking`, `celery`";
 
 fn expected(kind: Kind) -> &'static str {
     match kind {
@@ -162,6 +173,7 @@ fn expected(kind: Kind) -> &'static str {
         Kind::Integer { .. } => "a whole number",
         Kind::Time(_) | Kind::Setting(_) => "a duration",
         Kind::Quantile | Kind::Share => "a number",
+        Kind::Percent => "a percentage",
         Kind::Sysctls | Kind::Native => "a table",
         Kind::OffOr(_) => "`off` or a table",
         Kind::Choices(_) => "a text or a list of texts",
@@ -273,9 +285,6 @@ fn choices(values: &[Value], words: &[&str], wrong: Problem) -> Result<(Val, Opt
 }
 
 fn subject(text: &str) -> Result<(), String> {
-    if text == "amqp-blocking" {
-        return Err(format!("`amqp-blocking` is {LATER}"));
-    }
     word(text, &SubjectKind::ALL.map(SubjectKind::name))
 }
 
@@ -285,6 +294,43 @@ fn rate(text: &str) -> Result<Duration, String> {
         return Err(format!("`{text}` is out of range; write `1000/s` at most, `1/1d` at least"));
     }
     Ok(every)
+}
+
+fn range(text: &str) -> Result<(Duration, Duration), String> {
+    let (from, to) = text.split_once(" to ").ok_or_else(|| format!("`{text}` is no range"))?;
+    let of = |text: &str| parse_duration(text.trim()).map_err(|e| e.to_string());
+    let (from, to) = (of(from)?, of(to)?);
+    if from < to { Ok((from, to)) } else { Err(format!("`{text}` has no length")) }
+}
+
+fn percent(node: &Node) -> Result<f64, String> {
+    let share = match node {
+        Node::Text(text) => {
+            text.trim().strip_suffix('%').and_then(|share| share.trim().parse::<f64>().ok()).map(|share| share / 100.0)
+        }
+        other => Some(number(other)),
+    };
+    match share {
+        Some(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        Some(share) if share > 1.0 && share <= 100.0 && !matches!(node, Node::Text(_)) => {
+            Err(format!("`{share}` is more than all; write `\"{share}%\"`"))
+        }
+        _ => Err(format!("`{}` is not a percentage; write for example `\"30%\"`", written(node))),
+    }
+}
+
+fn bit_rate(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, f64); 3] = [("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)];
+    let lower = text.trim().to_ascii_lowercase();
+    let bits = UNITS.iter().find_map(|(unit, scale)| {
+        let number: f64 = lower.strip_suffix(unit)?.trim().parse().ok()?;
+        Some(number * scale)
+    });
+    match bits {
+        Some(bits) if (8_000.0..=100e9).contains(&bits) => Ok(bits.round() as u64),
+        Some(_) => Err(format!("`{text}` is out of range; write `8kbit` to `100gbit`")),
+        None => Err(format!("`{text}` is not a rate of bits; write for example `500kbit` or `1mbit`")),
+    }
 }
 
 fn bound(node: &Node) -> Option<Result<Bound, String>> {

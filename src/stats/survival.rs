@@ -55,28 +55,46 @@ pub struct Spread {
     pub mean: Option<Mean>,
 }
 
-/// The smallest time by which at least a share `q` of all trials had the event, by the product-limit estimator (Kaplan
-/// and Meier 1958): S(t) = Π over event times ≤ t of (1 − dᵢ/nᵢ), the quantile is the first t with 1 − S(t) ≥ q. At equal times
-/// events come before censorings, as is usual. `None` where the curve never gets there.
+/// One point of a product-limit curve.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Step {
+    /// Which of the observations.
+    pub index: usize,
+    /// Its time.
+    pub seconds: f64,
+    /// Whether the event happened, so that the curve rises here; else it is censored here.
+    pub happened: bool,
+    /// The share that has had the event by then, 1 − S(t), from here on.
+    pub share: f64,
+}
+
+/// The product-limit estimator (Kaplan and Meier 1958): S(t) = Π over event times ≤ t of (1 − dᵢ/nᵢ), one step an
+/// observation in order of time. At equal times events come before censorings, as is usual. What is not a number is
+/// left out.
+#[must_use]
+pub fn curve(observations: &[Observation]) -> Vec<Step> {
+    let mut sorted: Vec<(usize, Observation)> =
+        observations.iter().copied().enumerate().filter(|(_, o)| !o.seconds.is_nan()).collect();
+    sorted.sort_by(|(_, a), (_, b)| a.seconds.total_cmp(&b.seconds).then(b.happened.cmp(&a.happened)));
+    let n = sorted.len();
+    let mut surviving = 1.0_f64;
+    let step = |(before, (index, o)): (usize, (usize, Observation))| {
+        if o.happened {
+            surviving *= 1.0 - 1.0 / (n - before) as f64;
+        }
+        Step { index, seconds: o.seconds, happened: o.happened, share: 1.0 - surviving }
+    };
+    sorted.into_iter().enumerate().map(step).collect()
+}
+
+/// The smallest time by which at least a share `q` of all trials had the event: the first t of the product-limit
+/// [`curve`] with 1 − S(t) ≥ q. `None` where the curve never gets there.
 ///
 /// Without censoring this is the order statistic ⌈q·n⌉.
 #[must_use]
 pub fn quantile(observations: &[Observation], q: f64) -> Option<f64> {
-    let mut sorted: Vec<Observation> = observations.iter().copied().filter(|o| !o.seconds.is_nan()).collect();
-    sorted.sort_by(|a, b| a.seconds.total_cmp(&b.seconds).then(b.happened.cmp(&a.happened)));
-    let mut at_risk = sorted.len();
-    let mut surviving = 1.0_f64;
-    for observation in &sorted {
-        if observation.happened {
-            surviving *= 1.0 - 1.0 / at_risk as f64;
-            // The guard absorbs the rounding of up to some 10⁴ factors.
-            if 1.0 - surviving >= q - 1e-9 {
-                return Some(observation.seconds);
-            }
-        }
-        at_risk -= 1;
-    }
-    None
+    // The guard absorbs the rounding of up to some 10⁴ factors.
+    curve(observations).into_iter().find(|s| s.happened && s.share >= q - 1e-9).map(|s| s.seconds)
 }
 
 /// The order statistic ⌈q·n⌉ of values none of which is censored; `None` of nothing.
@@ -138,6 +156,17 @@ mod tests {
             with.iter().chain(&rest).map(|(t, e)| Observation { seconds: f64::from(*t), happened: *e == 1 }).collect();
         assert_eq!(quantile(&all, 0.5), Some(23.0));
         assert_eq!(quantile(&all, 0.9), None);
+    }
+
+    #[test]
+    fn the_curve_rises_at_events_only_and_stays_below_one_with_a_censored_end() {
+        let four =
+            [Observation::censored(9.0), Observation::event(2.0), Observation::event(1.0), Observation::event(2.0)];
+        let steps = curve(&four);
+        assert_eq!(steps.iter().map(|s| s.index).collect::<Vec<_>>(), [2, 1, 3, 0]);
+        let shares: Vec<f64> = steps.iter().map(|s| (s.share * 100.0).round()).collect();
+        assert_eq!(shares, [25.0, 50.0, 75.0, 75.0]);
+        assert_eq!(curve(&[Observation::event(f64::NAN)]), []);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::events::{EVENTS_VERSION, Event};
 use crate::host::clock::Clock;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,13 +15,16 @@ pub const MARKER: &str = ".halfopen-run";
 
 const RUN: &str = "run.json";
 const EVENTS: &str = "events.jsonl";
+/// The same, compressed by somebody who keeps the run.
+const EVENTS_GZ: &str = "events.jsonl.gz";
 /// The folder of the clients' and brokers' logs.
 pub const LOGS: &str = "logs";
 
 /// What a run writes, so that clearing an earlier run touches nothing else.
-const OWN: [&str; 12] = [
+const OWN: [&str; 16] = [
     RUN,
     EVENTS,
+    EVENTS_GZ,
     "trials.csv",
     "connections.csv",
     "messages.csv",
@@ -32,7 +35,13 @@ const OWN: [&str; 12] = [
     "report.html",
     "junit.xml",
     "report.txt",
+    "plots/ttd.svg",
+    "plots/stuck.svg",
+    "plots/trials.svg",
 ];
+
+/// The folder of the pictures: gone with the last of them.
+const PLOTS: &str = "plots";
 
 /// A run directory that is being written.
 #[derive(Debug, Clone)]
@@ -63,10 +72,7 @@ impl RunDir {
             other => StoreError::io("lock", &marker)(other.into()),
         })?;
         let dir = Self { path: path.to_path_buf(), _lock: Some(Arc::new(lock)) };
-        for name in OWN {
-            remove(&path.join(name))?;
-        }
-        dir.remove_logs()?;
+        dir.clear()?;
         Ok(dir)
     }
 
@@ -81,10 +87,8 @@ impl RunDir {
     /// # Errors
     /// When the system refuses.
     pub fn discard(self) -> Result<(), StoreError> {
-        for name in OWN.iter().chain([&MARKER]) {
-            remove(&self.path.join(name))?;
-        }
-        self.remove_logs()?;
+        self.clear()?;
+        remove(&self.path.join(MARKER))?;
         // Fails where somebody else's files are, which is right.
         let _ = fs::remove_dir(&self.path);
         Ok(())
@@ -99,6 +103,14 @@ impl RunDir {
             }
         }
         let _ = fs::remove_dir(&logs);
+        Ok(())
+    }
+
+    fn clear(&self) -> Result<(), StoreError> {
+        OWN.iter().try_for_each(|name| remove(&self.path.join(name)))?;
+        // Fails where there is none, or where somebody else's pictures are.
+        let _ = fs::remove_dir(self.path.join(PLOTS));
+        self.remove_logs()?;
         Ok(())
     }
 
@@ -171,7 +183,9 @@ fn open_marker(path: &Path) -> Result<File, StoreError> {
 
 fn remove(path: &Path) -> Result<(), StoreError> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(StoreError::io("remove", path)(error)),
+        Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Err(StoreError::io("remove", path)(error))
+        }
         _ => Ok(()),
     }
 }
@@ -195,17 +209,33 @@ pub struct Recorded {
 /// [`StoreError::NotARun`], [`StoreError::Newer`] for a later format, [`StoreError::Malformed`] with file and line.
 pub fn read(path: &Path) -> Result<Recorded, StoreError> {
     let run = read_run(path)?;
-    let file = path.join(EVENTS);
-    let bytes = match fs::read(&file) {
-        Ok(bytes) => bytes,
-        // Killed between the two files: a run without events.
-        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(StoreError::io("read", file)(error)),
-    };
+    let (file, bytes) = events_of(path)?;
     // A line cut in the middle of a character is still only an incomplete last line.
     let text = String::from_utf8_lossy(&bytes);
     let ReadEvents { events, unknown, truncated } = read_events(&file, &text)?;
     Ok(Recorded { run, events, unknown_events: unknown, truncated })
+}
+
+/// The events' text: of `events.jsonl`, else of its compressed form, else nothing.
+fn events_of(path: &Path) -> Result<(PathBuf, Vec<u8>), StoreError> {
+    let file = path.join(EVENTS);
+    match fs::read(&file) {
+        Ok(bytes) => return Ok((file, bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(StoreError::io("read", file)(error)),
+    }
+    let compressed = path.join(EVENTS_GZ);
+    match File::open(&compressed) {
+        Ok(opened) => {
+            let mut bytes = Vec::new();
+            let read = flate2::read::GzDecoder::new(opened).read_to_end(&mut bytes);
+            read.map_err(StoreError::io("read", &compressed))?;
+            Ok((compressed, bytes))
+        }
+        // Killed between the two files: a run without events.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok((file, Vec::new())),
+        Err(error) => Err(StoreError::io("read", compressed)(error)),
+    }
 }
 
 fn read_run(path: &Path) -> Result<RunInfo, StoreError> {

@@ -1,4 +1,4 @@
-//! What consumer and publisher share of AMQP: opening a `lapin` connection over a socket of our own, and the queue.
+//! What the clients share of AMQP: opening a `lapin` connection over a socket of our own, the queue, the work.
 
 use super::protocol::Target;
 use super::{causes, socket};
@@ -20,6 +20,14 @@ use tokio::net::{TcpSocket, TcpStream};
 /// AMQP's smallest frame, and our default: `lapin` zeroes 64 × frame_max for each connection, which at RabbitMQ's
 /// 131,072 bytes is 8 MB.
 pub(super) const FRAME_MAX: u32 = 4096;
+
+/// The work that a message stands for: an early acknowledgement comes before it, a late one after it.
+pub(super) const WORK: Duration = Duration::from_millis(50);
+
+/// AMQP counts heartbeats in whole seconds; a fraction is rounded up, so that asking for some never means none.
+pub(super) fn whole_seconds(heartbeat: Duration) -> u16 {
+    u16::try_from(heartbeat.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u16::MAX)
+}
 
 /// What is asked for when a connection is opened.
 #[derive(Debug, Clone)]
@@ -131,6 +139,13 @@ pub(super) async fn declare(channel: &Channel, queue: &str, durable: bool) -> la
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fraction_of_a_heartbeat_is_not_none() {
+        assert_eq!(whole_seconds(Duration::from_millis(200)), 1);
+        assert_eq!(whole_seconds(Duration::from_secs(60)), 60);
+        assert_eq!(whole_seconds(Duration::from_secs(100_000)), u16::MAX);
+    }
 
     #[test]
     fn the_wishes_become_the_query() {

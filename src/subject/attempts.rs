@@ -3,6 +3,7 @@
 use super::protocol::Target;
 use super::report::Reporter;
 use super::stop::{Gate, Place, Stop};
+use super::tasks::TaskLog;
 use crate::events::{Cause, Kind, Tuple};
 use crate::scenario::Settings;
 use crate::units::{Offset, TrialId};
@@ -22,6 +23,8 @@ pub(super) struct Trial {
     pub settings: Settings,
     pub load_interval: Option<Duration>,
     pub reporter: Reporter,
+    /// Where the state of each message's task is written down, where there is a reaper.
+    pub tasks: Option<TaskLog>,
     pub stop: Arc<Stop>,
 }
 
@@ -54,6 +57,35 @@ impl Trial {
             && let Some(socket) = super::socket::find(tuple)
         {
             super::socket::shut_down(&socket);
+        }
+    }
+
+    /// Begins the work on a message; false where its task is not there to be begun (failed meanwhile, or somebody's).
+    /// Without a task store there is nothing that could say no.
+    pub fn begin_work(&self, attempt: u32, message: u64) -> bool {
+        let Some(tasks) = &self.tasks else { return true };
+        let at = self.reporter.now();
+        match tasks.begin(self.id, message, at) {
+            Ok(true) => {
+                self.event_at(at, Kind::Started { attempt, message });
+                true
+            }
+            Ok(false) => false,
+            Err(error) => {
+                self.reporter.note(format!("trial {}: {error}", self.id));
+                true
+            }
+        }
+    }
+
+    /// Writes down that the work on a message is done.
+    pub fn finish_work(&self, attempt: u32, message: u64) {
+        let Some(tasks) = &self.tasks else { return };
+        match tasks.finish(self.id, message, self.reporter.now()) {
+            // At the commit: only then does the store know.
+            Ok(true) => self.event(Kind::Finished { attempt, message }),
+            Ok(false) => {}
+            Err(error) => self.reporter.note(format!("trial {}: {error}", self.id)),
         }
     }
 

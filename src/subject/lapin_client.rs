@@ -3,7 +3,7 @@
 //! One tokio task a connection, beside the thread that `lapin` itself starts for each. The notice is the first error
 //! that the consumer's stream returns; `lapin` has no read timeout, its heartbeat check is what bounds silence.
 
-use super::amqp::{self, FRAME_MAX, Wishes};
+use super::amqp::{self, FRAME_MAX, WORK, Wishes, whole_seconds};
 use super::attempts::{End, Trial};
 use super::{causes, socket};
 use crate::events::{Cause, EffectiveOptions, How, Kind, Tuple};
@@ -18,9 +18,6 @@ use socket2::SockRef;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
-
-/// The work that a message stands for: an early acknowledgement comes before it, a late one after it.
-pub(super) const WORK: Duration = Duration::from_millis(50);
 
 /// How long an orderly `connection.close` may take before the socket is shut down.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -103,11 +100,6 @@ async fn open(trial: &Arc<Trial>, attempt: u32, started: Offset) -> Result<Sessi
     Err(failure)
 }
 
-/// AMQP counts heartbeats in whole seconds; a fraction is rounded up, so that asking for some never means none.
-fn whole_seconds(heartbeat: Duration) -> u16 {
-    u16::try_from(heartbeat.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u16::MAX)
-}
-
 fn effective(trial: &Trial, connection: &Connection, tuple: Option<Tuple>) -> EffectiveOptions {
     let options = tuple.and_then(socket::find).map(|own| socket::effective(SockRef::from(&own)));
     EffectiveOptions {
@@ -157,14 +149,34 @@ fn handle(trial: &Arc<Trial>, attempt: u32, at: Offset, delivery: Delivery) {
     trial.event_at(at, Kind::Delivered { attempt, message, redelivered: delivery.redelivered });
     let trial = trial.clone();
     tokio::spawn(async move {
-        if trial.settings.ack.unwrap_or(Ack::Late) == Ack::Late {
-            tokio::time::sleep(WORK).await;
+        let late = trial.settings.ack.unwrap_or(Ack::Late) == Ack::Late;
+        if late {
+            work(&trial, attempt, message).await;
         }
         // A failure needs no report: the consumer's stream returns the error that caused it.
         if delivery.acker.ack(BasicAckOptions::default()).await.is_ok_and(|sent| sent) {
             trial.event(Kind::Acked { attempt, message });
         }
+        if !late && trial.tasks.is_some() {
+            work(&trial, attempt, message).await;
+        }
     });
+}
+
+/// The work, written down in the task store where there is one: off the runtime's threads, since a store can be busy.
+async fn work(trial: &Arc<Trial>, attempt: u32, message: u64) {
+    if trial.tasks.is_none() {
+        tokio::time::sleep(WORK).await;
+        return;
+    }
+    let own = trial.clone();
+    let begun = tokio::task::spawn_blocking(move || own.begin_work(attempt, message)).await;
+    // What is not there to be begun is acknowledged without work: it was failed meanwhile, or is done.
+    if begun.unwrap_or(false) {
+        tokio::time::sleep(WORK).await;
+        let own = trial.clone();
+        let _ = tokio::task::spawn_blocking(move || own.finish_work(attempt, message)).await;
+    }
 }
 
 /// An orderly end, by force when the path doesn't let it through.
@@ -174,17 +186,5 @@ async fn close(connection: Connection, tuple: Option<Tuple>) {
         && let Some(own) = tuple.and_then(socket::find)
     {
         socket::shut_down(&own);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_fraction_of_a_heartbeat_is_not_none() {
-        assert_eq!(whole_seconds(Duration::from_millis(200)), 1);
-        assert_eq!(whole_seconds(Duration::from_secs(60)), 60);
-        assert_eq!(whole_seconds(Duration::from_secs(100_000)), u16::MAX);
     }
 }

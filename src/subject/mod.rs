@@ -1,4 +1,4 @@
-//! The consumers under test, the producer and the embedded peer: child processes that speak JSON lines.
+//! The consumers under test, the producer, the embedded peer and the reaper: child processes that speak JSON lines.
 //!
 //! Each is the `halfopen` binary itself under a hidden name and hosts one to thousands of connections. They start in a
 //! network namespace that their parent chose, take [`protocol::Command`]s on standard input and write
@@ -7,6 +7,12 @@
 //! they say.
 
 mod amqp;
+mod amqp_blocking;
+mod amqp_frames;
+mod amqp_handshake;
+mod amqp_heartbeat;
+mod amqp_ticker;
+mod amqp_wire;
 mod attempts;
 mod causes;
 mod celery_task;
@@ -20,22 +26,24 @@ pub mod protocol;
 mod proxy;
 mod publish_amqp;
 mod publish_redis;
+mod reaper_process;
 mod redis_client;
 mod report;
 mod schedule;
 pub mod socket;
 mod stop;
 mod subject_process;
+mod tasks;
 mod tcp_reader;
 mod tcp_writer;
 
-/// The consumers under test: `halfopen __subject --zero-ns N`. Returns the exit status.
+/// The consumers under test: `halfopen __subject --zero-ns N [--store PATH]`. Returns the exit status.
 #[must_use]
 pub fn subject_main(args: &[String]) -> i32 {
     subject_process::main(args)
 }
 
-/// The publisher of numbered messages: `halfopen __producer --zero-ns N`. Returns the exit status.
+/// The publisher of numbered messages: `halfopen __producer --zero-ns N [--store PATH]`. Returns the exit status.
 #[must_use]
 pub fn producer_main(args: &[String]) -> i32 {
     producer::main(args)
@@ -60,4 +68,11 @@ pub fn relay_main(args: &[String]) -> i32 {
 #[must_use]
 pub fn peer_main(args: &[String]) -> i32 {
     peer::main(args)
+}
+
+/// The scheduler that fails what was queued for too long: `halfopen __reaper --zero-ns N --store PATH`. Returns the exit
+/// status.
+#[must_use]
+pub fn reaper_main(args: &[String]) -> i32 {
+    reaper_process::main(args)
 }

@@ -63,11 +63,14 @@ impl Role for Process {
             Command::Quit => {}
             Command::Open { trial, .. }
             | Command::Publish { trial, .. }
+            | Command::Republish { trial, .. }
             | Command::Inspect { trial, .. }
             | Command::Relay { trial, .. }
-            | Command::Fill { trial } => {
+            | Command::Fill { trial }
+            | Command::Call { trial } => {
                 self.peer.reporter.note(format!("the peer takes no orders for trial {trial}: clients call on it"));
             }
+            Command::Reap { .. } => self.peer.reporter.note("the peer does not reap".to_string()),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::child::{self, Role};
 use super::protocol::Command;
 use super::report::Reporter;
 use super::subject_process::LIBRARIES;
+use super::tasks::TaskLog;
 use super::{publish_amqp, publish_redis};
 use crate::events::Source;
 use crate::scenario::BrokerKind;
@@ -11,10 +12,11 @@ use std::io;
 
 pub(super) fn main(args: &[String]) -> i32 {
     child::run(args, Source::Producer, &LIBRARIES, |reporter| {
+        let tasks = TaskLog::of_args(args)?;
         Ok(Producer {
             reporter: reporter.clone(),
-            amqp: publish_amqp::Publisher::start(reporter.clone())?,
-            redis: publish_redis::Publisher::start(reporter.clone())?,
+            amqp: publish_amqp::Publisher::start(reporter.clone(), tasks.clone())?,
+            redis: publish_redis::Publisher::start(reporter.clone(), tasks)?,
         })
     })
 }
@@ -40,11 +42,17 @@ impl Role for Producer {
                 self.amqp.close(trial);
                 self.redis.close(trial)
             }
+            Command::Republish { trial, message } => {
+                self.amqp.republish(trial, message);
+                self.redis.republish(trial, message)
+            }
+            Command::Reap { .. } => Err(io::Error::other("a producer does not reap")),
             Command::Open { trial, .. } => Err(io::Error::other(format!("a producer opens no client (trial {trial})"))),
             Command::Relay { trial, .. } | Command::Inspect { trial, .. } => {
                 Err(io::Error::other(format!("a producer is neither proxy nor client (trial {trial})")))
             }
             Command::Fill { trial } => Err(io::Error::other(format!("a producer fills no window (trial {trial})"))),
+            Command::Call { trial } => Err(io::Error::other(format!("a producer makes no call (trial {trial})"))),
             Command::Quit => Ok(()),
         };
         if let Err(error) = result {

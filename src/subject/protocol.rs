@@ -1,11 +1,12 @@
 //! The lines between the engine and the processes that it starts: one JSON document a line, commands in, reports out.
 //!
-//! Three roles share it: the *subject* (consumers under test), the *producer* (numbered messages to the real brokers)
-//! and the *peer* (the far end of bare TCP subjects). One process hosts one to thousands of connections.
+//! Four roles share it: the *subject* (consumers under test), the *producer* (numbered messages to the real brokers),
+//! the *peer* (the far end of bare TCP subjects) and the *reaper* (which cleans the task store up). One process hosts one
+//! to thousands of connections.
 
 use crate::clients::Program;
 use crate::events::{Event, Tuple};
-use crate::scenario::{BrokerKind, Settings};
+use crate::scenario::{BrokerKind, ReaperSettings, Settings};
 use crate::units::{Offset, TrialId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -85,6 +86,11 @@ pub enum Command {
         /// The trial.
         trial: TrialId,
     },
+    /// Subject: make the synchronous call of the arm now.
+    Call {
+        /// The trial.
+        trial: TrialId,
+    },
     /// Producer: declare the trial's queue and publish a numbered message each interval until closed.
     Publish {
         /// The trial.
@@ -98,6 +104,20 @@ pub enum Command {
         /// What the messages are, where they are more than their numbers.
         #[serde(default)]
         task: Option<Task>,
+    },
+    /// Producer: publish this message once more, now.
+    Republish {
+        /// The trial.
+        trial: TrialId,
+        /// The message.
+        message: u64,
+    },
+    /// Reaper: sweep the task store from now on.
+    Reap {
+        /// What is too old, and how often to look.
+        settings: ReaperSettings,
+        /// From now to the first sweep.
+        first: Duration,
     },
     /// Any: end this trial's connection without a further report and without reconnecting.
     Close {
@@ -130,7 +150,7 @@ pub enum Report {
 mod tests {
     use super::*;
     use crate::events::{Kind, Source, Tuple};
-    use crate::scenario::{Keepalive, SubjectKind};
+    use crate::scenario::{Keepalive, ReaperGeneration, SubjectKind};
     use crate::units::{Offset, Setting};
 
     fn again<T: Serialize + for<'de> Deserialize<'de>>(value: &T) -> T {
@@ -154,6 +174,9 @@ mod tests {
             ack: None,
             frame_max: None,
             peer_reads: false,
+            link: None,
+            heartbeat_thread: None,
+            sync_call: None,
             sysctl: [("tcp_retries2".to_string(), 5)].into(),
             client: serde_json::Map::new(),
         };
@@ -176,6 +199,16 @@ mod tests {
             Command::Relay { trial: 5, listen: server, upstream: server, queue: "q".into() },
             Command::Inspect { trial: 5, attempt: 2, tuple: Tuple { local: server, peer: server } },
             Command::Fill { trial: 4 },
+            Command::Republish { trial: 5, message: 6 },
+            Command::Reap {
+                settings: ReaperSettings {
+                    timeout: Duration::from_secs(1200),
+                    interval: Duration::from_millis(1500),
+                    generation: ReaperGeneration::RequeuesTwice,
+                },
+                first: Duration::from_micros(1),
+            },
+            Command::Call { trial: 5 },
             Command::Close { trial: 3 },
             Command::Quit,
         ] {

@@ -7,10 +7,11 @@ use super::protocol::{Target, Task};
 use super::report::Reporter;
 use super::schedule::Schedule;
 use super::stop::Stop;
+use super::tasks::TaskLog;
 use crate::events::Kind;
-use crate::units::TrialId;
+use crate::units::{Offset, TrialId};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
-use lapin::{BasicProperties, Channel, Confirmation, Connection};
+use lapin::{BasicProperties, Channel, Confirmation, Connection, PublisherConfirm};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddrV4;
@@ -30,31 +31,39 @@ struct Link {
 
 pub(super) struct Publisher {
     reporter: Reporter,
+    tasks: Option<TaskLog>,
     runtime: Option<Runtime>,
     links: HashMap<(SocketAddrV4, String), Arc<Link>>,
-    trials: HashMap<TrialId, Arc<Stop>>,
+    trials: HashMap<TrialId, Arc<Numbered>>,
 }
 
 impl Publisher {
-    pub fn start(reporter: Reporter) -> io::Result<Self> {
+    pub fn start(reporter: Reporter, tasks: Option<TaskLog>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        Ok(Self { reporter, runtime: Some(runtime), links: HashMap::new(), trials: HashMap::new() })
+        Ok(Self { reporter, tasks, runtime: Some(runtime), links: HashMap::new(), trials: HashMap::new() })
     }
 
     pub fn publish(&mut self, trial: TrialId, target: Target, interval: Duration, task: Option<Task>) {
         self.close(trial);
-        let stop = Arc::new(Stop::default());
-        self.trials.insert(trial, stop.clone());
         let link = self.links.entry((target.server, target.vhost.clone())).or_default().clone();
-        let numbered = Numbered { trial, target, interval, task, link, stop, reporter: self.reporter.clone() };
+        let (stop, reporter, tasks) = (Stop::default(), self.reporter.clone(), self.tasks.clone());
+        let numbered = Arc::new(Numbered { trial, target, interval, task, link, stop, reporter, tasks });
+        self.trials.insert(trial, numbered.clone());
         if let Some(runtime) = &self.runtime {
-            runtime.spawn(numbered.run());
+            runtime.spawn(async move { numbered.run().await });
+        }
+    }
+
+    /// Publishes a message of a trial once more; nothing where the trial is not one of RabbitMQ's.
+    pub fn republish(&self, trial: TrialId, message: u64) {
+        if let (Some(numbered), Some(runtime)) = (self.trials.get(&trial).cloned(), &self.runtime) {
+            runtime.spawn(async move { numbered.again(message).await });
         }
     }
 
     pub fn close(&mut self, trial: TrialId) {
-        if let Some(stop) = self.trials.remove(&trial) {
-            stop.stop();
+        if let Some(numbered) = self.trials.remove(&trial) {
+            numbered.stop.stop();
         }
     }
 }
@@ -112,12 +121,13 @@ struct Numbered {
     interval: Duration,
     task: Option<Task>,
     link: Arc<Link>,
-    stop: Arc<Stop>,
+    stop: Stop,
     reporter: Reporter,
+    tasks: Option<TaskLog>,
 }
 
 impl Numbered {
-    async fn run(self) {
+    async fn run(&self) {
         tokio::select! {
             () = self.stop.stopped() => {}
             () = self.publish_for_ever() => {}
@@ -147,26 +157,57 @@ impl Numbered {
                 tokio::time::sleep(schedule.wait(self.reporter.now())).await;
                 schedule.advance();
             }
-            let (payload, properties) = match &self.task {
-                None => (message.to_string(), BasicProperties::default()),
-                Some(task) => {
-                    let due = task.first_due.filter(|_| *message == 0).map(|due| self.reporter.wall_of(due));
-                    celery_task::message(&task.name, self.trial, *message, due)
-                }
-            };
-            // Before the call: the segment leaves during it.
+            // Before the call: the segment leaves during it. And before the task is written down, whose age counts from
+            // here.
             let at = self.reporter.now();
-            let options = BasicPublishOptions::default();
-            let confirm =
-                channel.basic_publish("".into(), queue.into(), options, payload.as_bytes(), properties).await?;
+            if let Err(text) = self.queue(*message, at).await {
+                self.reporter.note(format!("producer: trial {}: {text}", self.trial));
+                continue;
+            }
+            let confirm = self.hand_over(channel, *message).await?;
             self.reporter.event(at, self.trial, Kind::Published { message: *message });
-            let (reporter, trial, number) = (self.reporter.clone(), self.trial, *message);
-            tokio::spawn(async move {
-                if let Ok(Confirmation::Ack(_)) = confirm.await {
-                    reporter.event(reporter.now(), trial, Kind::Confirmed { message: number });
-                }
-            });
+            self.await_confirm(*message, confirm);
             *message += 1;
+        }
+    }
+
+    /// Writes the message's task down, where there is a task store.
+    async fn queue(&self, message: u64, at: Offset) -> Result<(), String> {
+        let Some(tasks) = self.tasks.clone() else { return Ok(()) };
+        let trial = self.trial;
+        let queued = tokio::task::spawn_blocking(move || tasks.queue(trial, message, at)).await;
+        queued.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
+    }
+
+    async fn hand_over(&self, channel: &Channel, message: u64) -> lapin::Result<PublisherConfirm> {
+        let (payload, properties) = match &self.task {
+            None => (message.to_string(), BasicProperties::default()),
+            Some(task) => {
+                let due = task.first_due.filter(|_| message == 0).map(|due| self.reporter.wall_of(due));
+                celery_task::message(&task.name, self.trial, message, due)
+            }
+        };
+        let (options, queue) = (BasicPublishOptions::default(), self.target.queue.as_str());
+        channel.basic_publish("".into(), queue.into(), options, payload.as_bytes(), properties).await
+    }
+
+    fn await_confirm(&self, message: u64, confirm: PublisherConfirm) {
+        let (reporter, trial) = (self.reporter.clone(), self.trial);
+        tokio::spawn(async move {
+            if let Ok(Confirmation::Ack(_)) = confirm.await {
+                reporter.event(reporter.now(), trial, Kind::Confirmed { message });
+            }
+        });
+    }
+
+    /// The same message once more: its task is in the store already.
+    async fn again(&self, message: u64) {
+        let channel = self.link.channel(&self.target, &self.reporter).await;
+        match self.hand_over(&channel, message).await {
+            Ok(confirm) => self.await_confirm(message, confirm),
+            Err(error) => {
+                self.reporter.note(format!("producer: trial {}: {}", self.trial, causes::of_lapin(&error).text));
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use super::protocol::Target;
 use super::redis_client::login;
 use super::report::Reporter;
 use super::schedule::Schedule;
+use super::tasks::TaskLog;
 use crate::events::Kind;
 use crate::units::{Offset, TrialId};
 use redis::io::tcp::TcpSettings;
@@ -25,17 +26,19 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 enum Order {
     Publish { trial: TrialId, queue: String, interval: Duration },
+    Republish { trial: TrialId, message: u64 },
     Close { trial: TrialId },
 }
 
 pub(super) struct Publisher {
     reporter: Reporter,
+    tasks: Option<TaskLog>,
     brokers: HashMap<SocketAddrV4, Sender<Order>>,
 }
 
 impl Publisher {
-    pub fn start(reporter: Reporter) -> io::Result<Self> {
-        Ok(Self { reporter, brokers: HashMap::new() })
+    pub fn start(reporter: Reporter, tasks: Option<TaskLog>) -> io::Result<Self> {
+        Ok(Self { reporter, tasks, brokers: HashMap::new() })
     }
 
     pub fn publish(&mut self, trial: TrialId, target: Target, interval: Duration) -> io::Result<()> {
@@ -43,16 +46,24 @@ impl Publisher {
         let order = Order::Publish { trial, queue: target.queue.clone(), interval };
         if let Entry::Vacant(place) = self.brokers.entry(server) {
             let (orders, receiver) = mpsc::channel();
-            let worker = Worker::new(target, self.reporter.clone());
+            let worker = Worker::new(target, self.reporter.clone(), self.tasks.clone());
             thread::Builder::new().name("producer-redis".into()).spawn(move || worker.run(&receiver))?;
             place.insert(orders);
         }
         self.tell(server, order)
     }
 
+    /// Publishes a message of a trial once more; nothing where the trial is not one of Redis'.
+    pub fn republish(&self, trial: TrialId, message: u64) -> io::Result<()> {
+        self.tell_all(|| Order::Republish { trial, message })
+    }
+
     pub fn close(&mut self, trial: TrialId) -> io::Result<()> {
-        let servers: Vec<SocketAddrV4> = self.brokers.keys().copied().collect();
-        servers.into_iter().try_for_each(|server| self.tell(server, Order::Close { trial }))
+        self.tell_all(|| Order::Close { trial })
+    }
+
+    fn tell_all(&self, order: impl Fn() -> Order) -> io::Result<()> {
+        self.brokers.keys().try_for_each(|server| self.tell(*server, order()))
     }
 
     fn tell(&self, server: SocketAddrV4, order: Order) -> io::Result<()> {
@@ -72,6 +83,7 @@ struct Numbered {
 struct Worker {
     target: Target,
     reporter: Reporter,
+    tasks: Option<TaskLog>,
     trials: HashMap<TrialId, Numbered>,
     /// Deadlines, earliest first; entries of closed trials are skipped when their turn comes.
     due: BinaryHeap<Reverse<(Offset, TrialId)>>,
@@ -79,8 +91,8 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(target: Target, reporter: Reporter) -> Self {
-        Self { target, reporter, trials: HashMap::new(), due: BinaryHeap::new(), connection: None }
+    fn new(target: Target, reporter: Reporter, tasks: Option<TaskLog>) -> Self {
+        Self { target, reporter, tasks, trials: HashMap::new(), due: BinaryHeap::new(), connection: None }
     }
 
     fn run(mut self, orders: &Receiver<Order>) {
@@ -95,9 +107,22 @@ impl Worker {
                     self.due.push(Reverse((schedule.due(), trial)));
                     self.trials.insert(trial, Numbered { queue, schedule, next: 0 });
                 }
+                Ok(Order::Republish { trial, message }) => self.again(trial, message),
                 Ok(Order::Close { trial }) => drop(self.trials.remove(&trial)),
                 Err(RecvTimeoutError::Timeout) => self.push_due(),
                 Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// The same message once more: its task is in the store already.
+    fn again(&mut self, trial: TrialId, message: u64) {
+        let Some(numbered) = self.trials.get(&trial) else { return };
+        match push(&mut self.connection, &self.target, &numbered.queue, message) {
+            Ok(()) => self.reporter.event(self.reporter.now(), trial, Kind::Confirmed { message }),
+            Err(error) => {
+                self.reporter.note(format!("producer: {error}"));
+                self.connection = None;
             }
         }
     }
@@ -111,7 +136,11 @@ impl Worker {
             };
             let message = numbered.next;
             let at = self.reporter.now();
-            match push(&mut self.connection, &self.target, &numbered.queue, message) {
+            let queued = self.tasks.as_ref().map_or(Ok(()), |tasks| tasks.queue(trial, message, at));
+            let pushed = queued
+                .map_err(|error| error.to_string())
+                .and_then(|()| push(&mut self.connection, &self.target, &numbered.queue, message));
+            match pushed {
                 Ok(()) => {
                     self.reporter.event(at, trial, Kind::Published { message });
                     self.reporter.event(self.reporter.now(), trial, Kind::Confirmed { message });
@@ -119,7 +148,7 @@ impl Worker {
                     numbered.schedule.advance();
                 }
                 Err(error) => {
-                    self.reporter.note(format!("producer: LPUSH to {}: {error}", self.target.server));
+                    self.reporter.note(format!("producer: {error}"));
                     self.connection = None;
                     thread::sleep(PAUSE);
                     numbered.schedule.skip_missed(self.reporter.now());
@@ -130,12 +159,17 @@ impl Worker {
     }
 }
 
-fn push(connection: &mut Option<Connection>, target: &Target, queue: &str, message: u64) -> RedisResult<()> {
-    let link = match connection {
-        Some(link) => link,
-        None => connection.insert(connect(target)?),
+/// # Errors
+/// In words, with the broker's address.
+fn push(connection: &mut Option<Connection>, target: &Target, queue: &str, message: u64) -> Result<(), String> {
+    let mut pushed = || -> RedisResult<()> {
+        let link = match connection {
+            Some(link) => link,
+            None => connection.insert(connect(target)?),
+        };
+        redis::cmd("LPUSH").arg(queue).arg(message).query(link)
     };
-    redis::cmd("LPUSH").arg(queue).arg(message).query(link)
+    pushed().map_err(|error| format!("LPUSH to {}: {error}", target.server))
 }
 
 fn connect(target: &Target) -> RedisResult<Connection> {

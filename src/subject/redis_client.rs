@@ -111,7 +111,13 @@ fn pop_until_it_ends(trial: &Trial, attempt: u32, connection: &mut Connection, w
         match result {
             Ok(None) => {}
             Ok(Some((_, payload))) => match payload.parse() {
-                Ok(message) => trial.event_at(at, Kind::Delivered { attempt, message, redelivered: false }),
+                Ok(message) => {
+                    trial.event_at(at, Kind::Delivered { attempt, message, redelivered: false });
+                    // There is no work to wait for: a message is done as soon as it was begun.
+                    if trial.begin_work(attempt, message) {
+                        trial.finish_work(attempt, message);
+                    }
+                }
                 Err(_) => trial.reporter.note(format!("trial {}: a payload that is no number: {payload:?}", trial.id)),
             },
             Err(error) => return (at, causes::of_redis(&error, How::ReadTimeout)),

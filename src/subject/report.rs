@@ -25,6 +25,11 @@ impl Reporter {
         (Self { clock, source, lines }, writer)
     }
 
+    /// The run's clock.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
     /// Now, on the run's clock.
     pub fn now(&self) -> Offset {
         self.clock.now()

@@ -2,7 +2,10 @@
 
 use super::socket;
 use crate::events::Tuple;
-use std::sync::{Condvar, Mutex, MutexGuard};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -12,6 +15,8 @@ pub(super) struct Stop {
     state: Mutex<State>,
     changed: Condvar,
     notify: Notify,
+    /// The word to make a synchronous call; only where a client listens for it.
+    call: OnceLock<EventFd>,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +56,32 @@ impl Stop {
     pub fn wait_to_fill(&self) {
         let waited = self.changed.wait_while(self.lock(), |state| !state.stopped && !state.may_fill);
         drop(waited.unwrap_or_else(std::sync::PoisonError::into_inner));
+    }
+
+    /// Makes [`Stop::on_call`] tell of the word that follows.
+    ///
+    /// # Errors
+    /// When no descriptor can be had.
+    pub fn listen_for_call(&self) -> io::Result<()> {
+        if self.call.get().is_none() {
+            let word = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+            // Only the client's own thread listens.
+            let _ = self.call.set(word);
+        }
+        Ok(())
+    }
+
+    /// Becomes readable, and stays so, when the call is to be made; none where nobody listens.
+    pub fn on_call(&self) -> Option<BorrowedFd<'_>> {
+        self.call.get().map(AsFd::as_fd)
+    }
+
+    /// Gives the word; a client that does not listen makes no calls.
+    pub fn call(&self) {
+        if let Some(word) = self.call.get() {
+            // Full would mean that it was given 2^64 times.
+            let _ = word.write(1);
+        }
     }
 
     /// Whether it was ended.

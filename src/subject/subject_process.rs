@@ -6,7 +6,8 @@ use super::command::Running;
 use super::protocol::Command;
 use super::report::Reporter;
 use super::stop::{Gate, Stop};
-use super::{lapin_client, redis_client, tcp_reader, tcp_writer};
+use super::tasks::TaskLog;
+use super::{amqp_blocking, lapin_client, redis_client, tcp_reader, tcp_writer};
 use crate::clients::Program;
 use crate::events::{Kind, Source};
 use crate::scenario::SubjectKind;
@@ -26,16 +27,17 @@ const OPENING: usize = 64;
 const STACK_BYTES: usize = 256 * 1024;
 
 /// The libraries that are under test here, as `Cargo.lock` has them (a test holds them to it).
-pub(super) const LIBRARIES: [(&str, &str); 2] = [("lapin", "4.12.3"), ("redis", "1.8.1")];
+pub(super) const LIBRARIES: [(&str, &str); 3] = [("amq-protocol", "10.6.3"), ("lapin", "4.12.3"), ("redis", "1.8.1")];
 
 pub(super) fn main(args: &[String]) -> i32 {
     child::run(args, Source::Subject, &LIBRARIES, |reporter| {
         Ok(Subjects {
             reporter: reporter.clone(),
+            tasks: TaskLog::of_args(args)?,
             open: HashMap::new(),
             programs: HashMap::new(),
             threads: Arc::new(Gate::new(OPENING)),
-            tasks: Arc::new(Semaphore::new(OPENING)),
+            openings: Arc::new(Semaphore::new(OPENING)),
             runtime: None,
         })
     })
@@ -43,11 +45,13 @@ pub(super) fn main(args: &[String]) -> i32 {
 
 struct Subjects {
     reporter: Reporter,
+    /// The task store, where there is a reaper.
+    tasks: Option<TaskLog>,
     open: HashMap<TrialId, Arc<Stop>>,
     /// Programs of somebody else's that run.
     programs: HashMap<TrialId, Running>,
     threads: Arc<Gate>,
-    tasks: Arc<Semaphore>,
+    openings: Arc<Semaphore>,
     /// Started with the first client that needs it.
     runtime: Option<Runtime>,
 }
@@ -62,8 +66,8 @@ impl Role for Subjects {
                     self.reporter.note(format!("trial {trial} was open already; its first client was ended"));
                     old.stop();
                 }
-                let reporter = self.reporter.clone();
-                let trial = Trial { id: trial, target, settings: *settings, load_interval, reporter, stop };
+                let (reporter, tasks) = (self.reporter.clone(), self.tasks.clone());
+                let trial = Trial { id: trial, target, settings: *settings, load_interval, reporter, tasks, stop };
                 if let Err(error) = self.start(trial, program) {
                     self.reporter.note(format!("cannot start a client: {error}"));
                 }
@@ -71,6 +75,11 @@ impl Role for Subjects {
             Command::Fill { trial } => {
                 if let Some(stop) = self.open.get(&trial) {
                     stop.let_fill();
+                }
+            }
+            Command::Call { trial } => {
+                if let Some(stop) = self.open.get(&trial) {
+                    stop.call();
                 }
             }
             Command::Close { trial } => {
@@ -89,9 +98,10 @@ impl Role for Subjects {
             Command::Relay { trial, .. } => {
                 self.reporter.note(format!("a subject is no proxy; trial {trial} ignored"));
             }
-            Command::Publish { trial, .. } => {
+            Command::Publish { trial, .. } | Command::Republish { trial, .. } => {
                 self.reporter.note(format!("a subject does not publish; trial {trial} ignored"));
             }
+            Command::Reap { .. } => self.reporter.note("a subject does not reap".to_string()),
             Command::Quit => {}
         }
     }
@@ -103,6 +113,7 @@ impl Subjects {
             SubjectKind::TcpReader => tcp_reader::run,
             SubjectKind::TcpWriter => tcp_writer::run,
             SubjectKind::RedisBlocking => redis_client::run,
+            SubjectKind::AmqpBlocking => amqp_blocking::run,
             SubjectKind::Celery => {
                 let program = program.ok_or_else(|| io::Error::other("no program was named"))?;
                 let id = trial.id;
@@ -110,7 +121,7 @@ impl Subjects {
                 return Ok(());
             }
             SubjectKind::Lapin => {
-                let gate = self.tasks.clone();
+                let gate = self.openings.clone();
                 self.runtime()?.spawn(lapin_client::run(trial, gate));
                 return Ok(());
             }

@@ -16,21 +16,53 @@ pub struct KernelVersion {
 
 impl FromStr for KernelVersion {
     type Err = String;
-    /// Reads the head of `uname -r` (`6.18.44-fc`, `6.1`).
+    /// Reads the head of `uname -r` (`6.18.44-fc`, `6.1`). Versions before 2.6, which had other timers, are none.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut parts = text.trim().split(|c: char| !c.is_ascii_digit());
         let mut number = || parts.next().and_then(|p| p.parse().ok());
         match (number(), number()) {
-            (Some(major), Some(minor)) => Ok(Self { major, minor }),
-            _ => Err(format!("`{text}` is not a kernel version; write for example `6.1`")),
+            (Some(major), Some(minor)) if (2, 6) <= (major, minor) && major < 100 && minor < 1000 => {
+                Ok(Self { major, minor })
+            }
+            _ => Err(format!("`{text}` is not a kernel version from 2.6 on; write for example `6.1`")),
         }
     }
+}
+
+/// The values of `CONFIG_HZ` that Linux can be built with: `kernel/Kconfig.hz`, then those that only Arm, MIPS and Alpha
+/// add.
+const HZ: [u32; 14] = [100, 250, 300, 1000, 24, 32, 48, 64, 128, 200, 256, 500, 1024, 1200];
+
+/// Reads a value of `CONFIG_HZ`.
+///
+/// # Errors
+/// A sentence with the values that there are.
+pub fn parse_hz(text: &str) -> Result<u32, String> {
+    text.trim().parse().ok().filter(|hz| HZ.contains(hz)).ok_or_else(|| {
+        let (usual, rare) = HZ.split_at(4);
+        let list = |values: &[u32]| values.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        format!("`{text}` is not a HZ that Linux is built with: {}; rarely {}", list(usual), list(rare))
+    })
 }
 
 impl fmt::Display for KernelVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.major, self.minor)
     }
+}
+
+/// The kernel that first had a sysctl `net.ipv4.*` of the model; none: older than anything that runs.
+///
+/// Source: `net/ipv4/sysctl_net_ipv4.c` of the releases.
+#[must_use]
+pub fn sysctl_since(name: &str) -> Option<KernelVersion> {
+    let minor = match name {
+        "tcp_syn_linear_timeouts" => 5,
+        "tcp_rto_min_us" => 11,
+        "tcp_rto_max_ms" => 15,
+        _ => return None,
+    };
+    Some(KernelVersion { major: 6, minor })
 }
 
 /// One end's kernel and path. The default is the reference machine: Linux 6.18, HZ 250, stock sysctls, no round-trip time.

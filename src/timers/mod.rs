@@ -17,13 +17,13 @@ mod settings;
 mod span;
 mod watcher;
 
-pub use compose::{predict, step};
+pub use compose::{OFF, predict, step};
 pub use conditions::{Case, Conditions, Fault, FaultKind, FaultScope, Row, State, Traffic};
 pub use draw::Phases;
-pub use environment::{Environment, KernelVersion};
+pub use environment::{Environment, KernelVersion, parse_hz, sysctl_since};
 pub use kernel::keepalive::Keepalive;
 pub use perturb::Perturbation;
 pub use prediction::{Detection, FalseAlarm, Instant, Prediction, Trace, WatcherPrediction, WatcherState};
-pub use settings::{BrokerKind, Peer, ReadTimeoutKind, Reaper, Settings, Subject};
+pub use settings::{BrokerKind, HeartbeatThread, Peer, ReadTimeoutKind, Reaper, Settings, Subject};
 pub use span::{Span, Window};
 pub use watcher::{Side, UnknownWatcher, Watcher};

@@ -74,6 +74,16 @@ names! {
     }
 }
 
+names! {
+    /// Which thread of a blocking AMQP client ticks its heartbeat.
+    HeartbeatThread, "a heartbeat thread" {
+        /// One of its own.
+        Own = "own",
+        /// The one that consumes.
+        Same = "same",
+    }
+}
+
 /// How a subject's read timeout works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadTimeoutKind {
@@ -101,21 +111,6 @@ impl Subject {
             Self::Lapin | Self::Pika | Self::AioPika | Self::Amqp091Go => ReadTimeoutKind::Ignored,
         }
     }
-
-    /// The AMQP client inside, where there is one.
-    #[must_use]
-    pub fn amqp_client(self, broker: BrokerKind) -> Option<Client> {
-        match self {
-            Self::Lapin => Some(Client::Lapin),
-            Self::AmqpBlocking => Some(Client::Blocking),
-            Self::PyAmqp => Some(Client::PyAmqp),
-            Self::Celery if broker != BrokerKind::Redis => Some(Client::CeleryHub),
-            Self::Pika => Some(Client::Pika),
-            Self::AioPika => Some(Client::Aiormq),
-            Self::Amqp091Go => Some(Client::Amqp091Go),
-            _ => None,
-        }
-    }
 }
 
 /// The options of one arm. `Default` is a bare blocking reader with everything off.
@@ -135,6 +130,8 @@ pub struct Settings {
     pub heartbeat: Option<Setting>,
     /// The heartbeat that the broker proposes (RabbitMQ: 60 s); `none` is its zero.
     pub broker_heartbeat: Setting,
+    /// Which thread of an `amqp-blocking` subject ticks the heartbeat.
+    pub heartbeat_thread: HeartbeatThread,
     /// Keepalive, or off.
     pub keepalive: Option<Keepalive>,
     /// `TCP_USER_TIMEOUT`.
@@ -203,6 +200,7 @@ impl Default for Settings {
             send_timeout: Setting::None,
             heartbeat: None,
             broker_heartbeat: Setting::None,
+            heartbeat_thread: HeartbeatThread::Same,
             keepalive: None,
             tcp_user_timeout: Setting::None,
             tcp_rto_max: Setting::None,
@@ -252,10 +250,26 @@ impl Settings {
         s
     }
 
+    /// The AMQP client inside, where there is one.
+    #[must_use]
+    pub fn amqp_client(&self) -> Option<Client> {
+        match (self.subject, self.heartbeat_thread) {
+            (Subject::Lapin, _) => Some(Client::Lapin),
+            (Subject::AmqpBlocking, HeartbeatThread::Own) => Some(Client::BlockingOwnThread),
+            (Subject::AmqpBlocking, HeartbeatThread::Same) => Some(Client::Blocking),
+            (Subject::PyAmqp, _) => Some(Client::PyAmqp),
+            (Subject::Celery, _) if self.broker != BrokerKind::Redis => Some(Client::CeleryHub),
+            (Subject::Pika, _) => Some(Client::Pika),
+            (Subject::AioPika, _) => Some(Client::Aiormq),
+            (Subject::Amqp091Go, _) => Some(Client::Amqp091Go),
+            _ => None,
+        }
+    }
+
     /// The negotiated AMQP heartbeat; none where the subject speaks no AMQP or either rule turns it off.
     #[must_use]
     pub fn negotiated_heartbeat(&self) -> Option<Duration> {
-        let client = self.subject.amqp_client(self.broker)?;
+        let client = self.amqp_client()?;
         if self.broker == BrokerKind::None {
             // An embedded peer proposes what it was told to; without a proposal the client's value stands alone.
             let proposal = self.broker_heartbeat.get().or_else(|| self.heartbeat.and_then(Setting::get));

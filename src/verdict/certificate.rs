@@ -21,10 +21,12 @@ pub(super) fn counters(timeline: &Timeline, fault: &Fault) -> Option<(Counters, 
             readings = timeline.certificates.iter().collect();
         }
         let base = readings.first().filter(|_| number > 0).map(|(_, counters, _)| *counters).unwrap_or_default();
-        for (_, counters, intact) in readings.iter().copied() {
-            let (known, all_intact) = sum.unwrap_or((Counters::default(), true));
-            sum = Some((largest(known, since(*counters, base)), all_intact && *intact));
-        }
+        let Some(in_it) = readings.iter().map(|(_, counters, _)| since(*counters, base)).reduce(largest) else {
+            continue;
+        };
+        let intact = readings.iter().all(|(.., intact)| *intact);
+        let (known, all_intact) = sum.unwrap_or((Counters::default(), true));
+        sum = Some((together(known, in_it, u64::saturating_add), all_intact && intact));
     }
     sum
 }
@@ -41,29 +43,26 @@ fn windows(timeline: &Timeline) -> Vec<(Offset, Option<Offset>)> {
     windows
 }
 
-/// What passed since the base; what was dropped counts as a whole, for it was dropped by this fault at any time.
+/// What was counted since the base.
 fn since(now: Counters, base: Counters) -> Counters {
-    Counters {
-        passed_to_broker: now.passed_to_broker.saturating_sub(base.passed_to_broker),
-        passed_to_client: now.passed_to_client.saturating_sub(base.passed_to_client),
-        rst_to_client: now.rst_to_client.saturating_sub(base.rst_to_client),
-        fin_to_client: now.fin_to_client.saturating_sub(base.fin_to_client),
-        icmp_to_client: now.icmp_to_client.saturating_sub(base.icmp_to_client),
-        ..now
-    }
+    together(now, base, u64::saturating_sub)
 }
 
 fn largest(a: Counters, b: Counters) -> Counters {
+    together(a, b, u64::max)
+}
+
+fn together(a: Counters, b: Counters, with: impl Fn(u64, u64) -> u64) -> Counters {
     Counters {
-        offered_to_broker: a.offered_to_broker.max(b.offered_to_broker),
-        offered_to_client: a.offered_to_client.max(b.offered_to_client),
-        dropped_to_broker: a.dropped_to_broker.max(b.dropped_to_broker),
-        dropped_to_client: a.dropped_to_client.max(b.dropped_to_client),
-        passed_to_broker: a.passed_to_broker.max(b.passed_to_broker),
-        passed_to_client: a.passed_to_client.max(b.passed_to_client),
-        rst_to_client: a.rst_to_client.max(b.rst_to_client),
-        fin_to_client: a.fin_to_client.max(b.fin_to_client),
-        icmp_to_client: a.icmp_to_client.max(b.icmp_to_client),
+        offered_to_broker: with(a.offered_to_broker, b.offered_to_broker),
+        offered_to_client: with(a.offered_to_client, b.offered_to_client),
+        dropped_to_broker: with(a.dropped_to_broker, b.dropped_to_broker),
+        dropped_to_client: with(a.dropped_to_client, b.dropped_to_client),
+        passed_to_broker: with(a.passed_to_broker, b.passed_to_broker),
+        passed_to_client: with(a.passed_to_client, b.passed_to_client),
+        rst_to_client: with(a.rst_to_client, b.rst_to_client),
+        fin_to_client: with(a.fin_to_client, b.fin_to_client),
+        icmp_to_client: with(a.icmp_to_client, b.icmp_to_client),
     }
 }
 
@@ -93,6 +92,7 @@ pub(super) fn objection(
     let control = fault.is_control();
     let hears_nothing = drop.to_client || (fault.act.is_some() && fault.silent());
     let dropped_outside = (!drop.to_broker && c.dropped_to_broker > 0) || (!drop.to_client && c.dropped_to_client > 0);
+    let lost_otherwise = (drop.to_broker && c.lost_to_broker() > 0) || (drop.to_client && c.lost_to_client() > 0);
     let checks = [
         (!control && !intact, VoidReason::RulesNotIntact),
         (!control && fault.silent() && c.icmp_to_client > 0, VoidReason::IcmpReachedClient),
@@ -101,6 +101,7 @@ pub(super) fn objection(
         (drop.to_broker && c.passed_to_broker > 0, VoidReason::PassedToBroker),
         (drop.to_client && c.passed_to_client > 0, VoidReason::PassedToClient),
         (dropped_outside, VoidReason::DroppedOutsideFault),
+        (lost_otherwise, VoidReason::LostOtherwise),
     ];
     checks.into_iter().find_map(|(objects, reason)| objects.then_some(reason))
 }

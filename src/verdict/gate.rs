@@ -6,6 +6,7 @@
 
 use super::{Outcome, TrialRow, VoidReason};
 use crate::scenario::{Gate, Measure};
+use crate::stats::{ks_p_value, ks_uniform};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -76,6 +77,12 @@ pub fn exit_code(results: &[GateResult], rows: &[TrialRow], complete: bool) -> u
     }
 }
 
+/// Whether so many void trials of a cell are too many.
+#[must_use]
+pub fn too_void(void: usize, all: usize) -> bool {
+    void as f64 > MOST_VOID * all as f64
+}
+
 fn has_void_cell(rows: &[TrialRow]) -> bool {
     let mut cells: BTreeMap<(&str, &str, &str), (usize, usize)> = BTreeMap::new();
     for row in rows {
@@ -83,7 +90,7 @@ fn has_void_cell(rows: &[TrialRow]) -> bool {
         cell.0 += usize::from(row.outcome == Outcome::Void);
         cell.1 += 1;
     }
-    cells.is_empty() || cells.values().any(|(void, all)| *void as f64 > MOST_VOID * *all as f64)
+    cells.is_empty() || cells.values().any(|(void, all)| too_void(*void, *all))
 }
 
 fn judge_gate(gate: &Gate, rows: &[TrialRow]) -> GateResult {
@@ -93,18 +100,13 @@ fn judge_gate(gate: &Gate, rows: &[TrialRow]) -> GateResult {
         .filter(|r| gate.fault.as_ref().is_none_or(|fault| *fault == r.fault))
         .collect();
     let sample = match &gate.measure {
-        Measure::Quantile(_) => numbers(gate, &chosen),
+        Measure::Quantile(_) | Measure::Uniform { .. } => numbers(gate, &chosen),
         Measure::Fraction(wanted) => matches(gate, &chosen, Some(wanted)),
         Measure::Count(wanted) => matches(gate, &chosen, wanted.as_deref()),
     };
     let value = sample.measure(&gate.measure, None);
-    // Every measure is monotone in each value, so the extremes bound all that the unknown could have been.
-    let (low, high) = match gate.measure {
-        Measure::Quantile(_) => (f64::NEG_INFINITY, f64::INFINITY),
-        Measure::Fraction(_) | Measure::Count(_) => (0.0, 1.0),
-    };
-    let verdict = match (value, sample.measure(&gate.measure, Some(low)), sample.measure(&gate.measure, Some(high))) {
-        (Some(_), Some(least), Some(most)) => between(gate, least, most),
+    let verdict = match (value, sample.extremes(&gate.measure)) {
+        (Some(_), Some((least, most))) => between(gate, least, most),
         _ => Verdict::Inconclusive,
     };
     GateResult { gate: gate.clone(), verdict, value, n: sample.known.len(), unknown: sample.unknown }
@@ -148,7 +150,27 @@ impl Sample {
             }
             Measure::Fraction(_) => values.iter().sum::<f64>() / values.len() as f64,
             Measure::Count(_) => values.iter().sum(),
+            Measure::Uniform { from, to } => ks_uniform(&values, *from, *to)?.p,
         })
+    }
+
+    /// The least and the most that the measure could be, whatever the unknown values are; outer bounds.
+    fn extremes(&self, measure: &Measure) -> Option<(f64, f64)> {
+        let ends = |low, high| Some((self.measure(measure, Some(low))?, self.measure(measure, Some(high))?));
+        match measure {
+            // Monotone in each value.
+            Measure::Quantile(_) => ends(f64::NEG_INFINITY, f64::INFINITY),
+            Measure::Fraction(_) | Measure::Count(_) => ends(0.0, 1.0),
+            Measure::Uniform { from, to } => {
+                // The largest distance has all of the unknown at one end. The smallest is at least what is left of the
+                // known ones' when the unknown make up for as much as they can: their share of the step.
+                let (a, b) = ends(f64::NEG_INFINITY, f64::INFINITY)?;
+                let known = ks_uniform(&self.known, *from, *to)?;
+                let (n, u) = (known.n as f64, self.unknown as f64);
+                let least_d = ((known.d * n - u) / (n + u)).max(0.0);
+                Some((a.min(b), ks_p_value(least_d, known.n + self.unknown)))
+            }
+        }
     }
 }
 

@@ -132,3 +132,24 @@ fn a_run_that_did_not_end_or_lost_more_than_a_tenth_of_a_cell_is_inconclusive() 
     assert_eq!(exit_code(&[], &with_void(2), true), 0);
     assert_eq!(exit_code(&[], &with_void(3), true), 4);
 }
+
+#[test]
+fn a_shape_is_judged_by_the_p_value_of_its_test() {
+    let stuck = |s: Option<f64>| TrialRow { stuck_s: s.map(Offset::from_secs), ..row(Outcome::Censored, None) };
+    let even: Vec<TrialRow> = (0..60).map(|i| stuck(Some(10.0 + (f64::from(i) + 0.5) / 30.0))).collect();
+    let of = |from: f64, to: f64| gate("stuck_s", Measure::Uniform { from, to }, Some(0.01), None);
+    let (held, p) = verdict(&of(10.0, 12.0), &even);
+    assert!(held == Verdict::Held && p.is_some_and(|p| p > 0.999), "{p:?}");
+    assert_eq!(verdict(&of(10.0, 13.0), &even).0, Verdict::Failed, "the wrong range");
+    let early = vec![stuck(Some(4.0)); 60];
+    assert_eq!(verdict(&of(10.0, 12.0), &early).0, Verdict::Failed);
+    // What was never resolved lies beyond the range.
+    let unresolved = [even.clone(), vec![stuck(None); 30]].concat();
+    assert_eq!(verdict(&of(10.0, 12.0), &unresolved).0, Verdict::Failed);
+    // A few void trials can't turn it, many could, and none of them makes a failure one that could have held.
+    let with_void = |rows: &[TrialRow], n: usize| [rows.to_vec(), vec![row(Outcome::Void, None); n]].concat();
+    assert_eq!(verdict(&of(10.0, 12.0), &with_void(&even, 3)).0, Verdict::Held);
+    assert_eq!(verdict(&of(10.0, 12.0), &with_void(&even, 30)).0, Verdict::Inconclusive);
+    assert_eq!(verdict(&of(10.0, 12.0), &with_void(&early, 3)).0, Verdict::Failed);
+    assert_eq!(verdict(&of(10.0, 12.0), &[]).0, Verdict::Inconclusive);
+}

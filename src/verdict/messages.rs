@@ -11,40 +11,72 @@ use std::collections::BTreeMap;
 /// Who resolved a message that reached a consumer again.
 const RECOVERY: &str = "recovery";
 
+/// What consumed a message, and over which connection.
+#[derive(Debug, Clone, Copy, Default)]
+struct Consumed {
+    delivered: Option<(Offset, u32)>,
+    acked: Option<(Offset, u32)>,
+    finished: Option<(Offset, u32)>,
+    /// The connection of a bare writer.
+    sent: u32,
+}
+
 /// One row a message of the trial. Events in canonical order.
 pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<MessageRow> {
     let last = t.ended.map_or(Offset(i64::MAX), |(at, _)| at);
-    let mut rows: BTreeMap<u64, MessageRow> = BTreeMap::new();
+    let mut rows: BTreeMap<u64, (MessageRow, Consumed)> = BTreeMap::new();
     for event in events.iter().filter(|e| e.offset <= last) {
         let at = event.offset;
         let Some(id) = message_of(&event.kind) else { continue };
-        let row = rows.entry(id).or_insert_with(|| MessageRow { trial: case.trial.id, id, ..MessageRow::default() });
+        let (row, by) = rows
+            .entry(id)
+            .or_insert_with(|| (MessageRow { trial: case.trial.id, id, ..MessageRow::default() }, Consumed::default()));
         match &event.kind {
-            Kind::Published { .. } | Kind::Sent { .. } => _ = row.published_s.get_or_insert(at),
+            Kind::Published { .. } => _ = row.published_s.get_or_insert(at),
+            Kind::Sent { attempt, .. } => {
+                row.published_s.get_or_insert(at);
+                by.sent = *attempt;
+            }
             Kind::Confirmed { .. } => _ = row.confirmed_s.get_or_insert(at),
-            Kind::Acked { .. } => _ = row.acked_s.get_or_insert(at),
-            Kind::Delivered { redelivered, .. } => {
-                row.delivered_s.get_or_insert(at);
+            Kind::Acked { attempt, .. } => _ = by.acked.get_or_insert((at, *attempt)),
+            Kind::Delivered { attempt, redelivered, .. } => {
+                by.delivered.get_or_insert((at, *attempt));
                 row.delivered_n += 1;
                 row.redelivered_n += u64::from(*redelivered);
             }
+            Kind::Started { .. } => _ = row.started_s.get_or_insert(at),
+            Kind::Finished { attempt, .. } => {
+                by.finished.get_or_insert((at, *attempt));
+                row.effects = Some(row.effects.unwrap_or_default() + 1);
+            }
+            Kind::Requeued { .. } => row.requeued_n += 1,
             Kind::Reaped { rule, .. } if row.reaped_s.is_none() => {
                 (row.reaped_s, row.reaped_by) = (Some(at), rule.clone());
             }
             Kind::PeerReceived { .. } | Kind::Effect { .. } => {
-                row.delivered_s.get_or_insert(at);
+                let attempt = by.sent;
+                by.delivered.get_or_insert((at, attempt));
                 row.delivered_n += 1;
             }
             _ => {}
         }
     }
-    let acknowledges = case.arm.settings.subject == SubjectKind::Lapin && case.arm.settings.ack.is_some();
-    for row in rows.values_mut() {
-        let consumed = if acknowledges { row.acked_s } else { row.delivered_s };
-        row.resolved_s = [consumed, row.reaped_s].into_iter().flatten().min();
+    let amqp = matches!(case.arm.settings.subject, SubjectKind::Lapin | SubjectKind::AmqpBlocking);
+    let acknowledges = amqp && case.arm.settings.ack.is_some();
+    let finish = |(mut row, by): (MessageRow, Consumed)| {
+        let at = |seen: Option<(Offset, u32)>| seen.map(|(at, _)| at);
+        (row.delivered_s, row.acked_s, row.finished_s) = (at(by.delivered), at(by.acked), at(by.finished));
+        // Where there is a task store it knows of every beginning, and of no effect without one.
+        let known = row.started_s.is_some() || row.reaped_s.is_some();
+        row.effects = row.effects.or(known.then_some(0));
+        let consumed = by.finished.or(if acknowledges { by.acked } else { by.delivered });
+        row.resolved_s = [at(consumed), row.reaped_s].into_iter().flatten().min();
+        let own = consumed.filter(|(at, _)| row.reaped_s.is_none_or(|reaped| *at < reaped));
+        row.resolved_conn_id = own.map(|(_, attempt)| format!("{}.{attempt}", case.trial.id)).unwrap_or_default();
         row.latency_s = row.resolved_s.zip(row.published_s).map(|(resolved, published)| span(resolved, published));
-    }
-    rows.into_values().collect()
+        row
+    };
+    rows.into_values().map(finish).collect()
 }
 
 fn message_of(kind: &Kind) -> Option<u64> {
@@ -53,6 +85,9 @@ fn message_of(kind: &Kind) -> Option<u64> {
         | Kind::Acked { message, .. }
         | Kind::Sent { message, .. }
         | Kind::Published { message }
+        | Kind::Started { message, .. }
+        | Kind::Finished { message, .. }
+        | Kind::Requeued { message }
         | Kind::Reaped { message, .. }
         | Kind::Effect { message }
         | Kind::Confirmed { message }
@@ -61,9 +96,15 @@ fn message_of(kind: &Kind) -> Option<u64> {
     }
 }
 
-/// Fills the stuck columns: the oldest message that was unresolved at the cut or published after it.
+/// Fills the stuck columns: the oldest message that was unresolved at the cut or published after it and that did not get
+/// through: what the cut connection itself still brought while it was cut, as a path that is dead one way only can, and
+/// the work that had begun on it, waited for nobody.
 pub(super) fn stuck(row: &mut TrialRow, ledger: &[MessageRow], cut: Offset) {
-    let waiting = ledger.iter().filter(|m| m.resolved_s.is_none_or(|resolved| resolved > cut));
+    let cut_until = row.healed_s;
+    let through = |m: &MessageRow| {
+        m.resolved_conn_id == row.conn_id && m.resolved_s.is_some_and(|at| cut_until.is_none_or(|heal| at < heal))
+    };
+    let waiting = ledger.iter().filter(|m| m.resolved_s.is_none_or(|resolved| resolved > cut) && !through(m));
     let Some((queued, oldest)) = waiting.filter_map(|m| Some((m.published_s?, m))).min_by_key(|(at, m)| (*at, m.id))
     else {
         return;

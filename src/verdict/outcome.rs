@@ -78,13 +78,16 @@ pub enum VoidReason {
     PassedToClient,
     /// Packets were dropped in a direction that is not cut.
     DroppedOutsideFault,
+    /// Packets came in a direction that is cut and neither the fault dropped them nor did they pass: something else took
+    /// them, and the cut is not what was measured.
+    LostOtherwise,
     /// What the fault does beyond the path was not seen in force.
     ActNotInForce(String),
 }
 
 impl VoidReason {
     /// The code of every reason, in the order of the documentation.
-    pub const CODES: [&'static str; 16] = [
+    pub const CODES: [&'static str; 17] = [
         "interrupted",
         "never_connected",
         "never_ready",
@@ -100,6 +103,7 @@ impl VoidReason {
         "passed_to_broker",
         "passed_to_client",
         "dropped_outside_fault",
+        "lost_otherwise",
         "act_not_in_force",
     ];
 
@@ -122,6 +126,7 @@ impl VoidReason {
             Self::PassedToBroker => "passed_to_broker",
             Self::PassedToClient => "passed_to_client",
             Self::DroppedOutsideFault => "dropped_outside_fault",
+            Self::LostOtherwise => "lost_otherwise",
             Self::ActNotInForce(_) => "act_not_in_force",
         }
     }

@@ -169,6 +169,8 @@ row! {
         predicted_watcher: String,
         /// Whether the watcher is one of these; empty where either is not known.
         watcher_agrees: Option<bool>,
+        /// Who gave the connection up at the other end, by the broker's or the peer's own words; empty for "not known".
+        broker_watcher: String,
     }
 }
 
@@ -239,6 +241,12 @@ row! {
         redelivered_n: u64,
         /// The rule by which a reaper failed it; empty where none did.
         reaped_by: String,
+        /// The work was done, by the task store.
+        finished_s: Option<Offset>,
+        /// How often a reaper had it queued again.
+        requeued_n: u64,
+        /// The connection over which it was resolved; empty where it was not, or by a reaper.
+        resolved_conn_id: String,
     }
 }
 

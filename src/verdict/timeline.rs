@@ -157,7 +157,9 @@ impl Timeline {
             Kind::Ready { attempt } => _ = self.of(*attempt).ready.get_or_insert(at),
             Kind::ConnectFailed { attempt, cause } => _ = self.of(*attempt).failed.get_or_insert((at, cause.clone())),
             Kind::Notice { attempt, cause } => _ = self.of(*attempt).notice.get_or_insert((at, cause.clone())),
-            Kind::Sent { attempt, .. } | Kind::Acked { attempt, .. } => self.of(*attempt).wrote.push(at),
+            Kind::Sent { attempt, .. } | Kind::Acked { attempt, .. } | Kind::Called { attempt, .. } => {
+                self.of(*attempt).wrote.push(at)
+            }
             Kind::FaultApplied { tuple, before, after, age_at_fault_s } => {
                 let applied = Applied { tuple: *tuple, before: *before, after: *after, age_s: *age_at_fault_s };
                 self.applied.get_or_insert(applied);

@@ -81,6 +81,8 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
         row.kernel_end_not_before_s = end.not_before;
         row.kernel_end_by.clone_from(&end.by);
     }
+    row.broker_watcher =
+        first.far_end.as_ref().map(|(_, far)| watcher::of_far_end(far).to_string()).unwrap_or_default();
     row.watcher = watcher_of(case, t, &first, outcome).to_string();
     row.error = error_of(t, &first, outcome);
     if let (Outcome::Detected, Some(cut), Some((at, _))) = (outcome, cut, &first.notice) {

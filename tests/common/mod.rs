@@ -1,10 +1,12 @@
 //! A plan for the tests that start from recorded events.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod mini;
+
 use halfopen::events::Event;
 use halfopen::plan::{Plan, Trial, Window};
 use halfopen::scenario::{
-    Ack, Arm, BrokerSettings, Directions, Fault, Gate, Keepalive, Scenario, Scope, Settings, SubjectKind,
+    Ack, Act, Arm, BrokerSettings, Directions, Fault, Gate, Keepalive, Repeat, Scenario, Scope, Settings, SubjectKind,
 };
 use halfopen::units::{Setting, TrialId};
 use serde::Deserialize;
@@ -21,6 +23,8 @@ pub struct Setup {
     pub scope: String,
     pub horizon_s: f64,
     pub healed_after_s: Option<f64>,
+    /// How often the fault comes, where it comes again.
+    pub times: Option<u32>,
     pub keepalive: bool,
     pub user_timeout_s: Option<f64>,
     pub read_timeout_s: Option<f64>,
@@ -36,6 +40,7 @@ impl Default for Setup {
             scope: "flow".into(),
             horizon_s: 60.0,
             healed_after_s: None,
+            times: None,
             keepalive: true,
             user_timeout_s: None,
             read_timeout_s: None,
@@ -52,7 +57,7 @@ fn setting(seconds: Option<f64>) -> Setting {
 impl Setup {
     pub fn arm(&self, name: &str, trials: u32) -> Arm {
         let subject = *SubjectKind::ALL.iter().find(|k| k.name() == self.subject).expect("a known subject");
-        let lapin = subject == SubjectKind::Lapin;
+        let lapin = matches!(subject, SubjectKind::Lapin | SubjectKind::AmqpBlocking);
         let keepalive = Keepalive { idle: Duration::from_secs(5), interval: Duration::from_secs(1), probes: 3 };
         let settings = Settings {
             subject,
@@ -65,6 +70,9 @@ impl Setup {
             ack: lapin.then_some(Ack::Late),
             frame_max: lapin.then_some(4096),
             peer_reads: true,
+            link: None,
+            heartbeat_thread: None,
+            sync_call: None,
             sysctl: BTreeMap::new(),
             client: serde_json::Map::new(),
         };
@@ -76,14 +84,14 @@ impl Setup {
             "blackhole" => (true, true),
             "to-broker" => (true, false),
             "to-client" => (false, true),
-            "none" => (false, false),
+            "none" | "frozen-broker" => (false, false),
             other => panic!("no such fault: {other}"),
         };
         Fault {
             name: self.fault.clone(),
             profile: self.fault.clone(),
-            act: None,
-            repeat: None,
+            act: (self.fault == "frozen-broker").then_some(Act::FreezeBroker),
+            repeat: self.times.map(|times| Repeat { times, pause: Duration::from_secs(3) }),
             trigger: None,
             drop: Directions { to_broker, to_client },
             scope: if self.scope == "host" { Scope::Host } else { Scope::Flow },
@@ -129,7 +137,15 @@ pub fn plan(arms: Vec<Arm>, faults: Vec<Fault>, horizon_s: f64, gates: Vec<Gate>
         published: None,
         warnings: Vec::new(),
     };
-    Plan { scenario, trials, estimate: Duration::from_secs(90), doubts: Vec::new() }
+    Plan {
+        scenario,
+        trials,
+        estimate: Duration::from_secs(90),
+        doubts: Vec::new(),
+        outlooks: Vec::new(),
+        unanswered: Vec::new(),
+        left_out: Vec::new(),
+    }
 }
 
 fn trial(id: TrialId, arm: usize, fault: usize, j: u32) -> Trial {

@@ -1,8 +1,8 @@
 //! The whole harness, killed: at every step of a run and at random moments, nothing of it survives by itself, nobody
 //! else's things are touched, and `clean` finds nothing to remove.
 
-use crate::common::{below, binary, processes_with, require_root, within};
-use halfopen::host::journal::{Finding, clean};
+use crate::common::{below, processes_with, require_root, within};
+use crate::place::Place;
 use halfopen::host::netns::NetNs;
 use halfopen::host::procfs::{Identity, identity, is_running};
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use std::time::Duration;
 const GONE: Duration = Duration::from_secs(1);
 
 /// Bare TCP and Redis: up in a tenth of a second, through all steps in about six.
-const LIGHT: &str = r#"# Is everything gone?
+pub const LIGHT: &str = r#"# Is everything gone?
 [scenario]
 name = "light"
 horizon = "4s"
@@ -41,40 +41,48 @@ phase_window = "1s"
 const RABBIT: &str = "\n[[arm]]\nname = \"lapin\"\nsubject = \"lapin\"\nheartbeat = \"1s\"\n";
 
 /// A run of the real command in a place of its own.
-struct Run {
-    dir: tempfile::TempDir,
+pub struct Run {
+    place: Place,
     child: Child,
 }
 
 impl Run {
     fn start(scenario: &str) -> Self {
-        Self::start_with(scenario, &[])
+        Self::start_in(Place::of_root(), scenario, &[])
     }
 
-    fn start_with(scenario: &str, env: &[(&str, &str)]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("scenario.toml"), scenario).unwrap();
-        let child = Command::new(binary())
+    pub fn start_in(place: Place, scenario: &str, env: &[(&str, &str)]) -> Self {
+        std::fs::write(place.path("scenario.toml"), scenario).unwrap();
+        let child = place
+            .halfopen()
             .arg("run")
-            .arg(dir.path().join("scenario.toml"))
+            .arg(place.path("scenario.toml"))
             .arg("--out")
-            .arg(dir.path().join("out"))
-            .env("HALFOPEN_STATE_DIR", dir.path().join("state"))
+            .arg(place.path("out"))
             .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(std::fs::File::create(dir.path().join("stderr")).unwrap())
+            .stderr(std::fs::File::create(place.path("stderr")).unwrap())
             .spawn()
             .unwrap();
-        Self { dir, child }
+        Self { place, child }
+    }
+
+    /// Waits for its end.
+    pub fn ended(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+
+    pub fn place(&self) -> &Place {
+        &self.place
     }
 
     fn out(&self) -> PathBuf {
-        self.dir.path().join("out")
+        self.place.path("out")
     }
 
-    fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default()
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.place.path(name)).unwrap_or_default()
     }
 
     fn has_event(&self, kind: &str) -> bool {
@@ -87,7 +95,7 @@ impl Run {
     }
 
     /// SIGKILL to the outer process, then: within a second all its processes and namespaces are gone by themselves.
-    fn kill_and_check(mut self, when: &str) {
+    pub fn kill_and_check(mut self, when: &str) {
         let inside: Vec<Identity> = below(self.child.id()).into_iter().filter_map(identity).collect();
         let namespaces = namespaces(inside.iter().map(|p| p.pid));
         self.child.kill().unwrap();
@@ -96,16 +104,17 @@ impl Run {
     }
 
     fn check(&self, when: &str, inside: &[Identity], namespaces: &BTreeSet<u64>) {
-        let place = self.dir.path().to_string_lossy().into_owned();
+        let place = self.place.path("").to_string_lossy().into_owned();
         let gone = within(GONE, || !inside.iter().any(|p| is_running(*p)) && processes_with(&place).is_empty());
         assert!(gone, "{when}: left {:?}", processes_with(&place));
         let held = within(GONE, || self::namespaces(halfopen::host::procfs::pids()).is_disjoint(namespaces));
         assert!(held, "{when}: a namespace of the run is still held");
-        let report = clean(&self.dir.path().join("state"), false);
-        assert!(report.errors.is_empty(), "{when}: {report:?}");
-        assert!(report.runs.iter().all(|r| r.finding == Finding::OnlyEntry), "{when}: {report:?}");
-        let again = clean(&self.dir.path().join("state"), false);
-        assert!(again.runs.is_empty() && again.errors.is_empty(), "{when}: {again:?}");
+        let report = self.place.clean();
+        assert_eq!(report["errors"], serde_json::json!([]), "{when}: {report}");
+        let runs = report["runs"].as_array().unwrap();
+        assert!(runs.iter().all(|run| run["finding"] == "only_entry"), "{when}: {report}");
+        assert_eq!(self.place.clean()["runs"], serde_json::json!([]), "{when}");
+        assert_eq!(self.place.strangers(), Vec::<PathBuf>::new(), "{when}");
     }
 }
 
@@ -179,9 +188,9 @@ fn host_network() -> String {
     format!("{ours:?}{tables}{named}")
 }
 
-type Reached = fn(&Run) -> bool;
+pub type Reached = fn(&Run) -> bool;
 
-const STEPS: [(&str, Reached); 9] = [
+pub const STEPS: [(&str, Reached); 9] = [
     ("started", |_| true),
     ("run.json", |run| run.out().join("run.json").exists()),
     ("engine", |run| run.descendant("__engine").is_some()),
@@ -193,7 +202,7 @@ const STEPS: [(&str, Reached); 9] = [
     ("ended", |run| run.has_event("trial_ended")),
 ];
 
-fn reach(run: &Run, step: &str, reached: Reached) {
+pub fn reach(run: &Run, step: &str, reached: Reached) {
     let there = within(Duration::from_secs(90), || reached(run));
     assert!(there, "step {step} was not reached: {}", run.read("stderr"));
 }
@@ -259,6 +268,48 @@ fn killed_with_rabbitmq_at_work_nothing_survives() {
     }
 }
 
+/// A store of tasks, and a reaper that soon has something to do.
+const REAPER: &str = r#"# Is the reaper gone?
+[scenario]
+name = "reaper"
+horizon = "6s"
+trials = 5
+seed = 1
+settle = "500ms"
+
+[load]
+rate = "5/s"
+
+[reaper]
+rule = "queued-timeout"
+timeout = "500ms"
+interval = "200ms"
+
+[[arm]]
+name = "redis"
+subject = "redis-blocking"
+expect = "censored"
+
+[fault]
+profile = "blackhole"
+scope = "flow"
+"#;
+
+#[test]
+fn killed_with_a_reaper_at_work_nothing_survives() {
+    require_root();
+    let steps: [(&str, Reached); 3] = [
+        ("reaper starts", |run| run.descendant("__reaper").is_some()),
+        ("tasks are queued", |run| run.has_event("started")),
+        ("tasks are reaped", |run| run.has_event("reaped")),
+    ];
+    for (step, reached) in steps {
+        let run = Run::start(REAPER);
+        reach(&run, step, reached);
+        run.kill_and_check(step);
+    }
+}
+
 #[test]
 fn a_killed_engine_is_the_harness_own_failure_and_leaves_nothing() {
     require_root();
@@ -297,7 +348,7 @@ fn an_interrupt_while_a_broker_does_not_start_is_heard() {
     let silent = place.path().join("redis-server");
     std::fs::write(&silent, "#!/bin/sh\nexec sleep 600\n").unwrap();
     std::fs::set_permissions(&silent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let mut run = Run::start_with(LIGHT, &[("HALFOPEN_REDIS_SERVER", silent.to_str().unwrap())]);
+    let mut run = Run::start_in(Place::of_root(), LIGHT, &[("HALFOPEN_REDIS_SERVER", silent.to_str().unwrap())]);
     reach(&run, "silent broker", |run| run.descendant("sleep").is_some());
     let outer = nix::unistd::Pid::from_raw(run.child.id() as i32);
     nix::sys::signal::kill(outer, nix::sys::signal::Signal::SIGINT).unwrap();

@@ -5,11 +5,18 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test times what it waits for and starts the program under test")]
 
+mod blocking;
 mod common;
 mod fault;
+mod jobs;
 mod kill;
 mod lab;
+mod links;
 mod observe;
+#[path = "../support/place.rs"]
+mod place;
+mod reaper;
+mod rootless;
 mod supervisor;
 mod support;
 mod vm;

@@ -6,7 +6,7 @@ use halfopen::lab::vm::{Boot, BuildOptions, Cache, Mode, Rule, VmError, build};
 use nix::sys::signal::Signal;
 use std::time::Duration;
 
-fn boot(argv: &[&str]) -> Boot {
+pub fn boot(argv: &[&str]) -> Boot {
     let cache = Cache::of_user().unwrap();
     // Other tests build at the same time: the first one builds, the others wait for it.
     let mut kernel = Err(VmError::NoCacheDir);

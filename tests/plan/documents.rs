@@ -11,9 +11,13 @@ fn root() -> PathBuf {
 }
 
 fn scenarios() -> Vec<(String, String)> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(root().join("scenarios"))
-        .expect("scenarios/ is there")
-        .map(|entry| entry.expect("is readable").path())
+    let folder = |name: &str| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(root().join(name)).expect("the folder is there");
+        entries.map(|entry| entry.expect("is readable").path()).collect()
+    };
+    let mut files: Vec<PathBuf> = ["scenarios", "scenarios/faults"]
+        .into_iter()
+        .flat_map(folder)
         .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
         .collect();
     files.sort();

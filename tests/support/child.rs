@@ -155,6 +155,9 @@ pub fn settings(subject: SubjectKind) -> Settings {
         ack: None,
         frame_max: None,
         peer_reads: true,
+        link: None,
+        heartbeat_thread: None,
+        sync_call: None,
         client: serde_json::Map::new(),
         sysctl: BTreeMap::new(),
     }

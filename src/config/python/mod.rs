@@ -24,6 +24,10 @@ pub(super) fn read(label: &str, text: &str) -> Reading {
     let mut module =
         Module { reading: Reading::new(label, SourceKind::CeleryModule), names: HashMap::new(), blocks: Vec::new() };
     let all = tokens(text, 1);
+    if let Some(line) = unclosed(&all) {
+        let why = "the bracket that is opened here is never closed, so what follows it is not read; close it";
+        module.reading.refuse(Some(line), "bracket", why);
+    }
     let mut at = 0;
     while at < all.len() {
         let (start, mut end) = (at, at + 1);
@@ -34,6 +38,20 @@ pub(super) fn read(label: &str, text: &str) -> Reading {
         at = end;
     }
     module.reading
+}
+
+/// The line of the outermost bracket that is never closed. Python would refuse the module; everything after it looks like
+/// one long line.
+fn unclosed(tokens: &[Spanned]) -> Option<u32> {
+    let mut open = Vec::new();
+    for spanned in tokens {
+        match spanned.token {
+            Token::Op("(" | "[" | "{") => open.push(spanned.line),
+            Token::Op(")" | "]" | "}") => drop(open.pop()),
+            _ => {}
+        }
+    }
+    open.first().copied()
 }
 
 /// One literal in Python's or JSON's notation, which starts at `first_line`; `None` if anything follows it.

@@ -132,6 +132,17 @@ fn slips_are_found() {
 }
 
 #[test]
+fn a_bracket_that_is_never_closed_is_reported_with_its_line() {
+    let text =
+        "broker_heartbeat = 10\n\nbroker_transport_options = {\n    'read_timeout': (5),\n\nworker_concurrency = 4\n";
+    let reading = read("c.py", text);
+    let lines: Vec<_> = reading.not_understood.iter().map(|n| (n.place.line, n.why.contains("never closed"))).collect();
+    assert!(lines.contains(&(Some(3), true)), "{lines:?}");
+    let closed = read("c.py", "x = {\n'a': [1, (2)],\n}\n");
+    assert!(!closed.not_understood.iter().any(|n| n.why.contains("never closed")));
+}
+
+#[test]
 fn deep_nesting_ends() {
     for text in [
         "x = ".to_string() + &"(".repeat(10_000),

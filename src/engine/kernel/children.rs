@@ -1,4 +1,4 @@
-//! The engine's own children: subjects, producer and peer, each a process that speaks JSON lines.
+//! The engine's own children: subjects, producer, peer and reaper, each a process that speaks JSON lines.
 
 use super::Message;
 use crate::host::clock::Clock;
@@ -35,12 +35,12 @@ pub enum ChildNews {
 }
 
 impl Child {
-    /// Starts `halfopen <role>` in a namespace. Its index travels with everything that it reports.
+    /// Starts `halfopen <role …>` in a namespace: the role's name, then arguments of its own. Its index travels with everything that it reports.
     ///
     /// # Errors
     /// When the process can't be started.
     pub fn start(
-        role: &str,
+        role: &[&str],
         name: &str,
         index: usize,
         netns: &NetNs,
@@ -48,8 +48,9 @@ impl Child {
         nofile: u64,
         events: &Sender<Message>,
     ) -> io::Result<Self> {
-        let mut launch =
-            Launch::new("/proc/self/exe").args([role.to_string(), "--zero-ns".into(), clock.zero_ns().to_string()]);
+        let zero_ns = clock.zero_ns().to_string();
+        let argv = role.iter().copied().chain(["--zero-ns", &zero_ns]);
+        let mut launch = Launch::new("/proc/self/exe").args(argv);
         launch.netns = Some(netns.clone());
         launch.stdin = Stream::Pipe;
         launch.stdout = Stream::Pipe;

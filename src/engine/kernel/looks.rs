@@ -1,8 +1,9 @@
 //! When to look at which socket again. Pure.
 //!
 //! A socket whose path is cut changes when one of its timers runs out, when its owner writes or closes, and at no other
-//! time. The kernel tells when the running timer is due, the owner tells of its writes and closes, and what neither
-//! tells is covered by looks at a pace that slows down with the time since the cut.
+//! time. The kernel tells when the running timer is due, some owners tell of each of their writes, and what neither
+//! tells is covered by looks at a pace that slows down with the time since the cut. Each socket has its own next look:
+//! in virtual time the looks are what a run of hours costs.
 
 use crate::events::{SocketSnapshot, Tuple};
 use crate::units::{Offset, Pace, TrialId};
@@ -27,6 +28,8 @@ pub enum Told {
         client: usize,
         /// Whether it is the connection under test, with its fault in force.
         cut: bool,
+        /// Whether its owner tells of each write.
+        candid: bool,
     },
     /// Something happened to the trial that the sockets may show.
     Look {
@@ -48,28 +51,41 @@ pub struct Watched {
     pub cut: bool,
     /// The last look that was reported.
     pub seen: Option<SocketSnapshot>,
+    candid: bool,
     since: Offset,
     /// When the timer was due that has not run yet: wheels round up by an eighth.
     overdue: Option<Offset>,
     next: Offset,
 }
 
+/// Times between two looks at a socket.
+#[derive(Debug, Clone, Copy)]
+pub struct Paces {
+    /// By the time since it was cut.
+    pub age: Pace,
+    /// The same where its owner tells of each write.
+    pub candid: Pace,
+    /// By the time since its timer was due.
+    pub overdue: Pace,
+}
+
 /// The sockets of one client namespace.
 #[derive(Debug)]
 pub struct Looks {
-    pace: Pace,
+    pace: Paces,
     watched: BTreeMap<Tuple, Watched>,
 }
 
 impl Looks {
     /// None yet.
-    pub fn new(pace: Pace) -> Self {
+    pub fn new(pace: Paces) -> Self {
         Self { pace, watched: BTreeMap::new() }
     }
 
     /// Takes a connection in, or notes that it was cut: it is looked at now.
-    pub fn watch(&mut self, tuple: Tuple, trial: TrialId, cut: bool, now: Offset) {
-        self.watched.insert(tuple, Watched { trial, cut, seen: None, since: now, overdue: None, next: now });
+    pub fn watch(&mut self, tuple: Tuple, trial: TrialId, cut: bool, candid: bool, now: Offset) {
+        let watched = Watched { trial, cut, seen: None, candid, since: now, overdue: None, next: now };
+        self.watched.insert(tuple, watched);
     }
 
     /// Something happened to a trial; `wrote`: its client wrote, and nothing else.
@@ -90,29 +106,41 @@ impl Looks {
         self.watched.get_mut(tuple)
     }
 
-    /// A look at `now` saw these and nothing else: what is gone is forgotten, the others' next looks are set.
+    /// Those whose look is due.
+    pub fn due(&self, now: Offset) -> Vec<Tuple> {
+        self.watched.iter().filter(|(_, one)| one.next <= now).map(|(tuple, _)| *tuple).collect()
+    }
+
+    /// A look at `now` asked for all of them and saw these and nothing else: what is gone is forgotten, the others' next
+    /// looks are set.
     pub fn looked(&mut self, now: Offset, there: &BTreeMap<Tuple, SocketSnapshot>) {
-        let pace = self.pace;
-        self.watched.retain(|tuple, one| match there.get(tuple) {
-            Some(socket) => {
-                one.set_next(now, socket, pace);
-                true
-            }
-            None => false,
-        });
+        let all: Vec<Tuple> = self.watched.keys().copied().collect();
+        for tuple in all {
+            self.looked_at(now, tuple, there.get(&tuple));
+        }
+    }
+
+    /// The same of one of them alone.
+    pub fn looked_at(&mut self, now: Offset, tuple: Tuple, socket: Option<&SocketSnapshot>) {
+        match (socket, self.watched.get_mut(&tuple)) {
+            (Some(socket), Some(one)) => one.set_next(now, socket, self.pace),
+            (None, Some(_)) => drop(self.watched.remove(&tuple)),
+            (_, None) => {}
+        }
     }
 
     /// A look at `now` failed: again at the pace.
     pub fn failed(&mut self, now: Offset) {
         for one in self.watched.values_mut() {
-            one.next = one.next.max(now + self.pace.after(now.since(one.since)));
+            one.next = one.next.max(now + self.pace.age.after(now.since(one.since)));
         }
     }
 }
 
 impl Watched {
-    fn set_next(&mut self, now: Offset, socket: &SocketSnapshot, pace: Pace) {
-        let by_age = now + pace.after(now.since(self.since));
+    fn set_next(&mut self, now: Offset, socket: &SocketSnapshot, pace: Paces) {
+        let by_age = if self.candid { pace.candid } else { pace.age };
+        let by_age = now + by_age.after(now.since(self.since));
         let running = socket.timer != 0 && socket.timer != TIMEWAIT_TIMER;
         let by_timer = match (running, socket.expires_ms) {
             (false, _) => {
@@ -121,7 +149,7 @@ impl Watched {
             }
             (true, 0) => {
                 let due = *self.overdue.get_or_insert(now);
-                now + pace.after(now.since(due))
+                now + pace.overdue.after(now.since(due))
             }
             (true, left_ms) => {
                 self.overdue = None;
@@ -138,6 +166,7 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddrV4};
 
     const PACE: Pace = Pace::new(Duration::from_millis(100), 50);
+    const PACES: Paces = Paces { age: PACE, candid: Pace::new(Duration::from_secs(1), 10), overdue: PACE };
     const SECOND: i64 = 1_000_000_000;
 
     fn tuple(port: u16) -> Tuple {
@@ -153,8 +182,8 @@ mod tests {
 
     #[test]
     fn an_idle_socket_is_looked_at_ever_more_rarely() {
-        let mut looks = Looks::new(PACE);
-        looks.watch(tuple(1), 7, true, Offset(0));
+        let mut looks = Looks::new(PACES);
+        looks.watch(tuple(1), 7, true, false, Offset(0));
         assert_eq!(looks.next(), Some(Offset(0)));
         assert_eq!(looked(&mut looks, Offset(SECOND), 0, 0), 0.1);
         assert_eq!(looked(&mut looks, Offset(1000 * SECOND), 0, 0), 20.0);
@@ -162,8 +191,8 @@ mod tests {
 
     #[test]
     fn a_running_timer_names_the_next_look_and_one_that_is_late_is_waited_for() {
-        let mut looks = Looks::new(PACE);
-        looks.watch(tuple(1), 7, true, Offset(0));
+        let mut looks = Looks::new(PACES);
+        looks.watch(tuple(1), 7, true, false, Offset(0));
         let at = |s: i64| Offset(s * SECOND);
         assert_eq!(looked(&mut looks, at(1000), 2, 3000), 3.005);
         assert_eq!(looked(&mut looks, at(1003), 2, 0), 0.1);
@@ -174,8 +203,8 @@ mod tests {
 
     #[test]
     fn news_of_a_trial_is_looked_at_at_once_and_what_is_gone_is_forgotten() {
-        let mut looks = Looks::new(PACE);
-        looks.watch(tuple(1), 7, true, Offset(0));
+        let mut looks = Looks::new(PACES);
+        looks.watch(tuple(1), 7, true, false, Offset(0));
         looked(&mut looks, Offset(1000 * SECOND), 0, 0);
         looks.look(8, false, Offset(1001 * SECOND));
         assert_ne!(looks.next(), Some(Offset(1001 * SECOND)));
@@ -186,9 +215,24 @@ mod tests {
     }
 
     #[test]
+    fn an_owner_that_tells_of_its_writes_is_looked_at_less_often_and_each_socket_by_itself() {
+        let mut looks = Looks::new(PACES);
+        let at = |s: i64| Offset(s * SECOND);
+        looks.watch(tuple(1), 7, true, true, at(0));
+        looks.watch(tuple(2), 8, true, false, at(0));
+        let socket = SocketSnapshot { state: 1, ..SocketSnapshot::default() };
+        for port in [1, 2] {
+            looks.looked_at(at(1000), tuple(port), Some(&socket));
+        }
+        assert_eq!((looks.next(), looks.due(at(1099))), (Some(at(1020)), vec![tuple(2)]));
+        looks.looked_at(at(1099), tuple(2), None);
+        assert_eq!((looks.next(), looks.due(at(1100))), (Some(at(1100)), vec![tuple(1)]));
+    }
+
+    #[test]
     fn a_failed_look_is_not_repeated_at_once() {
-        let mut looks = Looks::new(PACE);
-        looks.watch(tuple(1), 7, true, Offset(0));
+        let mut looks = Looks::new(PACES);
+        looks.watch(tuple(1), 7, true, false, Offset(0));
         looks.failed(Offset(0));
         assert_eq!(looks.next(), Some(Offset(100_000_000)));
     }

@@ -6,6 +6,7 @@
 mod actor;
 mod children;
 mod cutter;
+mod descriptors;
 mod looks;
 mod observers;
 mod outside;
@@ -15,6 +16,7 @@ mod run;
 mod tracker;
 mod watch;
 
+pub use descriptors::{Need, descriptors};
 pub use run::{Ending, EngineError, Progress, run};
 
 use crate::events::Event;

@@ -67,8 +67,9 @@ impl Observers {
                 true
             }
             Err(why) => {
-                let how = "sock_diag every 20 ms, every 2 % of the time since the cut, and when a timer is due";
-                this.sources.push(format!("kernel_end: {how}, because {why}"));
+                let how = "sock_diag, at the instant at which a timer is due, and else between two looks that are 20 ms or \
+                           2 % of the time since the cut apart; without the kernel's error number";
+                this.sources.push(format!("kernel_end: {how} (no tracepoints: {why})"));
                 false
             }
         };

@@ -11,16 +11,18 @@ use super::registry::Registry;
 use super::tracker::{Order, Tracker};
 use crate::clients::{self, Program, Where};
 use crate::engine::job::{Facts, Job};
-use crate::events::{Event, Kind, Source};
+use crate::events::{Event, Kind, Source, Tuple};
 use crate::fault::FaultTable;
 use crate::host::clock::Clock;
 use crate::host::guest::in_user_mode_linux;
 use crate::host::netns::NetNs;
-use crate::host::process::on_end;
+use crate::host::process::{nofile_within_reach, on_end};
+use crate::host::userns::mapped_user;
 use crate::host::{procfs, signals};
 use crate::lab::{ADMIN, ArmNet, Broker, Lab, LabError, LabSpec, Patience, RouterNs};
 use crate::observe::SockDiag;
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
+use crate::reaper::TaskStore;
 use crate::scenario::{Act, BrokerKind, Settings};
 use crate::store::{EventLog, LOGS, MemoryUse, RunDir, StoreError};
 use crate::subject::protocol::{Command, Target, Task};
@@ -81,6 +83,8 @@ struct Run<'a> {
     children: Vec<Child>,
     /// Index of the producer among the children, where there is one.
     producer: Option<usize>,
+    /// Index of the reaper among the children, where there is one.
+    reaper: Option<usize>,
     requests: Option<Sender<Request>>,
     cutter: Option<JoinHandle<FaultTable>>,
     registry: Registry,
@@ -149,9 +153,23 @@ impl Progress {
 /// What the machine lacks is said with the mend; everything else is the harness's own failure.
 fn lab_error(error: LabError) -> EngineError {
     match error {
-        LabError::NoProgram { .. } | LabError::Sysctl { .. } => EngineError::Cannot(error.to_string()),
+        LabError::NoProgram { .. } | LabError::NoNetem { .. } | LabError::Sysctl { .. } => {
+            EngineError::Cannot(error.to_string())
+        }
         other => EngineError::Harness(other.to_string()),
     }
+}
+
+/// A private, writable directory, gone with the run.
+fn work_dir() -> PathBuf {
+    std::env::var_os("HALFOPEN_WORK_DIR").map_or_else(std::env::temp_dir, Into::into)
+}
+
+/// The run's task store, with no task in it; its path.
+fn make_store(run_id: &str) -> Result<String, EngineError> {
+    let path = work_dir().join(format!("tasks-{run_id}.sqlite"));
+    TaskStore::create(&path).map_err(|e| EngineError::Harness(e.to_string()))?;
+    Ok(path.to_string_lossy().into_owned())
 }
 
 fn lab_spec(job: &Job) -> LabSpec<'_> {
@@ -159,6 +177,7 @@ fn lab_spec(job: &Job) -> LabSpec<'_> {
     let arms = scenario.arms.iter().enumerate().map(|(index, arm)| ArmNet {
         name: arm.name.clone(),
         sysctl: arm.settings.sysctl.clone(),
+        link: arm.settings.link,
         pairs: job.plan.trials.iter().filter(|t| t.arm == index).map(|t| (t.client, t.server)).collect(),
     });
     LabSpec {
@@ -192,9 +211,12 @@ fn queue(trial: TrialId) -> String {
     format!("halfopen.{trial}")
 }
 
-/// For the programs' sockets and the brokers' files: private to the run.
-fn work_dir() -> PathBuf {
-    std::env::var_os("HALFOPEN_WORK_DIR").map_or_else(std::env::temp_dir, Into::into)
+/// What the run may do less than root on the machine itself could, where that is so.
+fn rights() -> Vec<String> {
+    let user = mapped_user().map(|user| format!("privileges: a user namespace of user {user}"));
+    let within_reach = nofile_within_reach(NOFILE);
+    let few = (within_reach < NOFILE).then(|| format!("descriptors: {within_reach} a process, by the hard limit"));
+    user.into_iter().chain(few).collect()
 }
 
 impl<'a> Run<'a> {
@@ -229,23 +251,30 @@ impl<'a> Run<'a> {
             return Err(EngineError::Cannot(text.to_string()));
         }
         facts.sources.extend(observers.sources());
+        facts.sources.extend(rights());
         let (requests, orders) = channel();
+        let (tell, priority) = channel();
         let cutter = Cutter::new(clock, table, diags()?, sender.clone());
         let cutter = std::thread::Builder::new()
             .name("cutter".into())
             .spawn(move || {
-                // Without the right to it the brackets get wider, and say so themselves.
-                let _ = crate::host::priority::real_time();
+                // Nobody who asks is gone before the answer.
+                let _ = tell.send(crate::host::priority::real_time());
                 cutter.serve(&orders)
             })
             .map_err(harness("cutter"))?;
+        if let Ok(Err(why)) = priority.recv() {
+            // The brackets say by themselves what that costs.
+            facts.sources.push(format!("cuts: at ordinary priority ({why})"));
+        }
         let mut run = Self {
             job,
-            plan,
+            plan: &job.plan,
             clock,
             lab,
             children: Vec::new(),
             producer: None,
+            reaper: None,
             requests: Some(requests),
             cutter: Some(cutter),
             registry,
@@ -258,38 +287,50 @@ impl<'a> Run<'a> {
             let sender = sender.clone();
             on_end(broker.pid(), move || drop(sender.send(Message::BrokerEnded))).map_err(harness("broker"))?;
         }
-        run.start_children(&sender)?;
+        run.start_children(job, &sender)?;
         run.ask(Request::Brokers(run.broker_pids()));
         run.ask(Request::Proxies(run.proxy_pids()));
         Ok(run)
     }
 
-    fn start_children(&mut self, sender: &Sender<Message>) -> Result<(), EngineError> {
+    fn start_children(&mut self, job: &Job, sender: &Sender<Message>) -> Result<(), EngineError> {
         let scenario = &self.plan.scenario;
-        for (index, arm) in scenario.arms.iter().enumerate() {
-            let name = format!("subject {}", arm.name);
-            let ns = &self.lab.clients[index];
-            let child =
-                Child::start("__subject", &name, index, ns, self.clock, NOFILE, sender).map_err(harness(&name))?;
-            self.children.push(child);
-        }
         let (clock, children) = (self.clock, &mut self.children);
-        let mut add = |role: &str, name: &str, ns: &NetNs| -> Result<usize, EngineError> {
+        let mut add = |role: &[&str], name: &str, ns: &NetNs| -> Result<usize, EngineError> {
             let index = children.len();
             children.push(Child::start(role, name, index, ns, clock, NOFILE, sender).map_err(harness(name))?);
             Ok(index)
         };
+        // Made before anybody opens it.
+        let store = match &scenario.reaper {
+            Some(_) => Some(make_store(&job.run_id)?),
+            None => None,
+        };
+        let store: Vec<&str> = store.iter().flat_map(|path| ["--store", path.as_str()]).collect();
+        for (index, arm) in scenario.arms.iter().enumerate() {
+            add(
+                &[&["__subject"], store.as_slice()].concat(),
+                &format!("subject {}", arm.name),
+                &self.lab.clients[index],
+            )?;
+        }
         if scenario.arms.iter().any(|a| a.settings.subject.broker() == BrokerKind::None) {
-            add("__peer", PEER, &self.lab.server)?;
+            add(&["__peer"], PEER, &self.lab.server)?;
         }
         if scenario.load_interval.is_some()
             && scenario.arms.iter().any(|a| a.settings.subject.broker() != BrokerKind::None)
         {
-            self.producer = Some(add("__producer", "producer", &self.lab.producer)?);
+            let role = [&["__producer"], store.as_slice()].concat();
+            self.producer = Some(add(&role, "producer", &self.lab.producer)?);
+        }
+        if scenario.reaper.is_some() {
+            // It needs no network at all, and so there is none that could be cut.
+            let nowhere = NetNs::create("reaper").map_err(harness("reaper"))?;
+            self.reaper = Some(add(&[&["__reaper"], store.as_slice()].concat(), "reaper", &nowhere)?);
         }
         if let Some(ns) = &self.lab.proxy {
             for trial in &self.plan.trials {
-                add("__proxy", &format!("{PROXY} {}", trial.id), ns)?;
+                add(&["__proxy"], &format!("{PROXY} {}", trial.id), ns)?;
             }
         }
         Ok(())
@@ -430,13 +471,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Tells the observers of connections, of cuts, and of what the sockets may show.
+    /// Tells the observers of connections, of cuts, and of what the sockets may show; and the producer of what a reaper
+    /// had queued again.
     fn note(&mut self, event: &Event) {
         let Some(trial) = event.trial else { return };
         match &event.kind {
             Kind::Connected { tuple, .. } => {
                 self.registry.add(*tuple, trial);
-                self.observers.tell(Told::Watch { tuple: *tuple, trial, client: self.arm_of(trial), cut: false });
+                self.observers.tell(self.watch(*tuple, trial, false));
             }
             Kind::Relayed { tuple, upstream } => self.registry.relayed(*tuple, *upstream),
             Kind::Ready { .. } => {
@@ -446,14 +488,26 @@ impl<'a> Run<'a> {
                 }
             }
             Kind::FaultApplied { tuple, .. } => {
-                self.observers.tell(Told::Watch { tuple: *tuple, trial, client: self.arm_of(trial), cut: true });
+                self.observers.tell(self.watch(*tuple, trial, true));
             }
-            Kind::Sent { .. } | Kind::Notice { .. } | Kind::FaultHealed { .. } => {
-                let wrote = matches!(event.kind, Kind::Sent { .. });
+            Kind::Sent { .. } | Kind::Called { .. } | Kind::Notice { .. } | Kind::FaultHealed { .. } => {
+                let wrote = matches!(event.kind, Kind::Sent { .. } | Kind::Called { .. });
                 self.observers.tell(Told::Look { trial, client: self.arm_of(trial), wrote });
+            }
+            Kind::Requeued { message } => {
+                if let Some(producer) = self.producer {
+                    self.children[producer].send(&Command::Republish { trial, message: *message });
+                }
             }
             _ => {}
         }
+    }
+
+    fn watch(&self, tuple: Tuple, trial: TrialId, cut: bool) -> Told {
+        let client = self.arm_of(trial);
+        // The bare sockets' owners report each of their writes; a client library writes when it likes.
+        let candid = self.plan.scenario.arms[client].settings.subject.broker() == BrokerKind::None;
+        Told::Watch { tuple, trial, client, cut, candid }
     }
 
     fn target(&self, trial: TrialId, server: std::net::Ipv4Addr, kind: BrokerKind) -> Target {
@@ -498,15 +552,19 @@ impl<'a> Run<'a> {
     fn open_all(&mut self) {
         self.open_proxies();
         let plan = self.plan;
+        if let (Some(reaper), Some(settings)) = (self.reaper, &plan.scenario.reaper) {
+            let first = plan::first_sweep(plan.scenario.seed, settings.interval);
+            self.children[reaper].send(&Command::Reap { settings: settings.clone(), first });
+        }
         for trial in &plan.trials {
-            let settings = plan.scenario.arms[trial.arm].settings.clone();
+            let settings = Box::new(plan.scenario.arms[trial.arm].settings.clone());
             let target = self.target(trial.id, trial.server, settings.subject.broker());
             let load_interval = plan.scenario.load_of(&plan.scenario.arms[trial.arm]);
             let program = self.program(trial.id, &settings, &target);
             if let Some(adapter) = clients::adapter(settings.subject) {
                 self.facts.clients.extend(adapter.locked_versions());
             }
-            let (settings, program) = (Box::new(settings), program.map(Box::new));
+            let program = program.map(Box::new);
             let open = Command::Open { trial: trial.id, target, settings, load_interval, program };
             self.children[trial.arm].send(&open);
         }
@@ -561,6 +619,10 @@ impl<'a> Run<'a> {
             Order::Fill(trial) => {
                 let arm = self.arm_of(trial);
                 self.children[arm].send(&Command::Fill { trial });
+            }
+            Order::Call(trial) => {
+                let arm = self.arm_of(trial);
+                self.children[arm].send(&Command::Call { trial });
             }
             Order::Cut { trial, at, tuple } => {
                 let Some(planned) = self.plan.trial(trial) else { return };

@@ -21,6 +21,8 @@ pub enum Order {
     },
     /// Let this trial's writer fill the window of its peer, which does not read.
     Fill(TrialId),
+    /// Let this trial's client make its synchronous call: the cut is in force.
+    Call(TrialId),
     /// Put the fault in force at the given time.
     Cut {
         /// The trial.
@@ -165,6 +167,9 @@ impl<'a> Tracker<'a> {
                 state.times = 1;
                 let ends = *after + self.plan.scenario.horizon;
                 self.next_horizon = Some(self.next_horizon.map_or(ends, |next| next.min(ends)));
+                if self.plan.scenario.arms[trial.arm].settings.sync_call.is_some() {
+                    orders.push(Order::Call(id));
+                }
                 let fault = &self.plan.scenario.faults[trial.fault];
                 if let Some(duration) = fault.duration.get() {
                     orders.push(Order::Heal { trial: id, at: *after + duration });

@@ -199,3 +199,17 @@ fn a_cut_in_flight_waits_for_the_next_delivery_after_its_phase() {
     // Nothing was ever delivered to the other: it is given up a horizon after its phase, not waited for for ever.
     assert_eq!(tracker.tick(at(24)), [Order::End { trial: 1, why: "horizon" }]);
 }
+
+#[test]
+fn a_synchronous_call_is_made_when_the_cut_is_in_force() {
+    let call = "[[arm]]\nname = \"b\"\nsubject = \"amqp-blocking\"\nsync_call = \"basic.qos\"\nheartbeat = \"2s\"";
+    let plan = plan("[fault]\nprofile = \"blackhole\"", call);
+    let mut tracker = Tracker::new(&plan, at(0), Duration::from_secs(30));
+    (0..4).for_each(|trial| open(&mut tracker, trial, 1));
+    tracker.tick(at(1));
+    // Of the arm that makes calls, and of no other.
+    for trial in &plan.trials {
+        let wanted: Vec<Order> = (trial.arm == 1).then_some(Order::Call(trial.id)).into_iter().collect();
+        assert_eq!(tracker.on_event(&applied(trial.id, 3)), wanted);
+    }
+}

@@ -5,7 +5,7 @@
 //! stored. The run says which of the two its `kernel_end_s` comes from.
 
 use super::Message;
-use super::looks::{Looks, Told};
+use super::looks::{Looks, Paces, Told};
 use super::outside::SocketChange;
 use super::owned::Owned;
 use super::registry::Registry;
@@ -20,9 +20,21 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 /// Where tracepoints tell of the ends: looks only say which timer runs.
-const BESIDE_TRACES: Pace = Pace::new(Duration::from_millis(100), 50);
+const BESIDE_TRACES: Paces = Paces {
+    age: Pace::new(Duration::from_millis(100), 50),
+    candid: Pace::new(Duration::from_secs(1), 10),
+    overdue: Pace::new(Duration::from_millis(100), 1),
+};
 /// Where looks are all there is: an end is bracketed by two of them.
-const ALONE: Pace = Pace::new(Duration::from_millis(20), 50);
+const ALONE: Paces = {
+    let all = Pace::new(Duration::from_millis(20), 50);
+    Paces { age: all, candid: all, overdue: all }
+};
+/// Up to this many sockets are looked at one by one: a list of them all makes the kernel walk through the buckets of every
+/// connection of the machine (0.4 ms).
+const FEW: usize = 8;
+/// States of a socket that is none any more, as [`States::LIVE`] leaves them out: TIME-WAIT and CLOSE.
+const GONE: [u8; 2] = [6, 7];
 /// Two looks at a namespace for reasons of their own are at least so far apart, and nine times as long as they take.
 const LEAST: Duration = Duration::from_millis(10);
 /// A bit more than the time that an end waits for its error.
@@ -83,8 +95,8 @@ impl Watch {
             let now = self.clock.now();
             for told in first.into_iter().chain(told.try_iter()) {
                 match told {
-                    Told::Watch { tuple, trial, client, cut } if cut || ends => {
-                        clients[client].looks.watch(tuple, trial, cut, now);
+                    Told::Watch { tuple, trial, client, cut, candid } if cut || ends => {
+                        clients[client].looks.watch(tuple, trial, cut, candid, now);
                     }
                     Told::Watch { .. } => {}
                     Told::Look { trial, client, wrote } => clients[client].looks.look(trial, wrote, now),
@@ -98,6 +110,19 @@ impl Watch {
 
     fn look(&self, client: &mut Client, ends: bool) {
         let started = self.clock.now();
+        let due = client.looks.due(started);
+        if !ends && due.len() <= FEW {
+            for tuple in &due {
+                let Ok(socket) = client.diag.get(*tuple) else { return client.looks.failed(started) };
+                let socket = socket.filter(|s| !GONE.contains(&s.state));
+                if let Some(socket) = &socket {
+                    self.tell_change(client, started, *tuple, socket);
+                }
+                client.looks.looked_at(started, *tuple, socket.as_ref());
+            }
+            client.not_before = started + LEAST.max(self.clock.now().since(started) * 9);
+            return;
+        }
         let there: BTreeMap<Tuple, SocketSnapshot> = match client.diag.dump(States::LIVE) {
             Ok(sockets) => sockets.into_iter().filter(|(t, _)| client.looks.get_mut(t).is_some()).collect(),
             // A look that failed saw nothing, which is not the same as seeing that nothing is there.
@@ -113,14 +138,18 @@ impl Watch {
             }
         }
         for (tuple, socket) in &there {
-            let Some(watched) = client.looks.get_mut(tuple).filter(|w| w.cut) else { continue };
-            if watched.seen.as_ref().is_none_or(|before| changed(before, socket)) {
-                watched.seen = Some(socket.clone());
-                let kind = Kind::Snapshot { tuple: *tuple, socket: socket.clone() };
-                self.say(started, Source::Kernel, watched.trial, kind);
-            }
+            self.tell_change(client, started, *tuple, socket);
         }
         client.looks.looked(started, &there);
+    }
+
+    /// Reports what a look saw where it tells more than the last one.
+    fn tell_change(&self, client: &mut Client, at: Offset, tuple: Tuple, socket: &SocketSnapshot) {
+        let Some(watched) = client.looks.get_mut(&tuple).filter(|w| w.cut) else { return };
+        if watched.seen.as_ref().is_none_or(|before| changed(before, socket)) {
+            watched.seen = Some(socket.clone());
+            self.say(at, Source::Kernel, watched.trial, Kind::Snapshot { tuple, socket: socket.clone() });
+        }
     }
 
     /// Reports each known socket that leaves ESTABLISHED, at the kernel's own instant, until `end` is closed.

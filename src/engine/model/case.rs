@@ -1,12 +1,12 @@
 //! From an arm's settings and a fault to what the timer model asks for.
 
 use crate::plan::Plan;
-use crate::scenario::{BrokerKind, Directions, ReaperGeneration, Scope, SubjectKind};
+use crate::scenario::{self, BrokerKind, Directions, ReaperGeneration, Scope, SubjectKind};
 use crate::store::Machine;
 use crate::timers::application::reapers::{Airflow, AirflowGeneration};
 use crate::timers::{
-    BrokerKind as ModelBroker, Case, Conditions, Environment, Fault, FaultKind, FaultScope, Keepalive, Peer, Row,
-    Settings, State, Subject, Traffic,
+    BrokerKind as ModelBroker, Case, Conditions, Environment, Fault, FaultKind, FaultScope, HeartbeatThread, Keepalive,
+    Peer, Row, Settings, State, Subject, Traffic,
 };
 use crate::units::Setting;
 use std::collections::BTreeMap;
@@ -52,6 +52,10 @@ pub fn case(plan: &Plan, arm: usize, fault: usize, env: &Environment) -> Case {
         read_timeout: arm.read_timeout,
         heartbeat: arm.heartbeat,
         broker_heartbeat: scenario.broker.heartbeat.unwrap_or(RABBITMQ_HEARTBEAT),
+        heartbeat_thread: match arm.heartbeat_thread {
+            Some(scenario::HeartbeatThread::Own) => HeartbeatThread::Own,
+            _ => HeartbeatThread::Same,
+        },
         keepalive: arm.keepalive.map(|k| Keepalive { idle: k.idle, interval: k.interval, probes: k.probes }),
         tcp_user_timeout: arm.tcp_user_timeout,
         prefetch: arm.prefetch.map_or(1, u32::from),
@@ -71,9 +75,10 @@ pub fn case(plan: &Plan, arm: usize, fault: usize, env: &Environment) -> Case {
     }
     let messages = load.is_some() || scenario.tasks.is_some();
     let conditions = Conditions {
-        state: State::Idle,
+        state: if arm.sync_call.is_some() { State::InFlight } else { State::Idle },
         traffic: traffic(arm.subject, arm.read_timeout.get(), load),
-        unacked_delivery: messages && arm.subject == SubjectKind::Lapin,
+        unacked_delivery: messages && arm.subject.broker() == BrokerKind::Rabbitmq,
+        synchronous_call: arm.sync_call.is_some(),
         row: scenario.reaper.is_some().then_some(Row::Queued),
         ..Conditions::default()
     };
@@ -105,6 +110,7 @@ fn subject(kind: SubjectKind) -> Subject {
         SubjectKind::Lapin => Subject::Lapin,
         SubjectKind::RedisBlocking => Subject::RedisBlocking,
         SubjectKind::Celery => Subject::Celery,
+        SubjectKind::AmqpBlocking => Subject::AmqpBlocking,
     }
 }
 
@@ -121,7 +127,7 @@ fn traffic(subject: SubjectKind, read_timeout: Option<Duration>, load: Option<Du
     match subject {
         SubjectKind::TcpReader => Traffic { broker_messages: load, ..Traffic::default() },
         SubjectKind::TcpWriter => Traffic { client_messages: load, ..Traffic::default() },
-        SubjectKind::Lapin | SubjectKind::Celery => {
+        SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::Celery => {
             Traffic { broker_messages: load, client_acks: load.is_some(), ..Traffic::default() }
         }
         SubjectKind::RedisBlocking => {

@@ -81,7 +81,7 @@ pub fn client_period(case: &Case) -> Option<Duration> {
     let (s, traffic) = (&case.settings, case.conditions.traffic);
     let beats = s
         .negotiated_heartbeat()
-        .and_then(|hb| s.subject.amqp_client(s.broker)?.sends_every(hb))
+        .and_then(|hb| s.amqp_client()?.sends_every(hb))
         .map(|span| Duration::from_secs_f64(span.hi_s));
     let acks = traffic.broker_messages.filter(|_| traffic.client_acks && case.fault.kind.client_hears());
     [beats, traffic.client_messages, acks].into_iter().flatten().min()

@@ -8,7 +8,8 @@ use super::WORK;
 use super::course::Course;
 use super::draw::Schedule;
 use crate::events::Kind;
-use crate::scenario::{Ack, ReaperGeneration, SubjectKind};
+use crate::scenario::{Ack, BrokerKind, ReaperGeneration, SubjectKind};
+use crate::timers::Watcher;
 use crate::units::Offset;
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ pub fn events(course: &Course<'_>) -> Vec<(Offset, Kind)> {
     let mut messages = match kind {
         SubjectKind::TcpReader => reader(course),
         SubjectKind::TcpWriter => writer(course),
-        SubjectKind::Lapin | SubjectKind::Celery => rabbitmq(course),
+        SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::Celery => rabbitmq(course),
         SubjectKind::RedisBlocking => redis(course),
     };
     reap(course, &mut messages);
@@ -54,7 +55,7 @@ pub fn events(course: &Course<'_>) -> Vec<(Offset, Kind)> {
             SubjectKind::TcpWriter => say(message.published, Kind::Sent { attempt: message.attempt, message: id }),
             _ => say(message.published, Kind::Published { message: id }),
         }
-        if matches!(kind, SubjectKind::Lapin | SubjectKind::RedisBlocking) {
+        if kind.broker() != BrokerKind::None {
             say(message.published, Kind::Confirmed { message: id });
         }
         for &(at, attempt, redelivered) in &message.deliveries {
@@ -66,8 +67,17 @@ pub fn events(course: &Course<'_>) -> Vec<(Offset, Kind)> {
         if let Some(at) = message.received {
             say(at, Kind::PeerReceived { message: id });
         }
+        if course.plan.scenario.reaper.is_some() {
+            // What was failed before it arrives is not worked on.
+            let first = message.deliveries.iter().min_by_key(|(at, ..)| *at);
+            if let Some(&(at, attempt, _)) = first.filter(|(at, ..)| message.reaped.is_none_or(|reaped| *at < reaped)) {
+                let work = if kind == SubjectKind::Lapin { WORK } else { Duration::ZERO };
+                say(at, Kind::Started { attempt, message: id });
+                say(at + work, Kind::Finished { attempt, message: id });
+            }
+        }
         if let Some(at) = message.reaped {
-            say(at, Kind::Reaped { message: id, rule: "queued_timeout".to_string() });
+            say(at, Kind::Reaped { message: id, rule: Watcher::QueuedTimeout.name().to_string() });
         }
     }
     events
@@ -275,16 +285,13 @@ fn reap(course: &Course<'_>, messages: &mut [Message]) {
         let steps = (at.0 - first_sweep.0).div_euclid(interval) + 1;
         Offset(first_sweep.0.saturating_add(steps.saturating_mul(interval)))
     };
-    let acknowledges = course.arm.settings.subject == SubjectKind::Lapin;
+    let acknowledges = course.arm.settings.subject.broker() == BrokerKind::Rabbitmq;
     for message in messages {
-        let done = if acknowledges {
-            message.acks.iter().map(|(at, _)| *at).min()
-        } else {
-            message.deliveries.iter().map(|(at, ..)| *at).min()
-        };
-        let done = [done, message.received].into_iter().flatten().min();
+        // From its first delivery on a task is running, and this rule is not about it any more.
+        let begun = message.deliveries.iter().map(|(at, ..)| *at).min();
+        let begun = [begun, message.received].into_iter().flatten().min();
         let sweep = sweep_after(message.published + reaper.timeout);
-        if done.is_some_and(|at| at <= sweep) {
+        if begun.is_some_and(|at| at <= sweep) {
             continue;
         }
         match reaper.generation {
@@ -300,7 +307,7 @@ fn reap(course: &Course<'_>, messages: &mut [Message]) {
                             message.acks.push((at + WORK, attempt));
                         }
                     }
-                    None if done.is_none_or(|at| at > third) => message.reaped = Some(third),
+                    None if begun.is_none_or(|at| at > third) => message.reaped = Some(third),
                     None => {}
                 }
             }

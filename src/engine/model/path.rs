@@ -6,7 +6,7 @@
 use super::draw::{broker_silence, client_period};
 use crate::timers::kernel::keepalive::KeepaliveTimer;
 use crate::timers::kernel::retransmit::Retransmission;
-use crate::timers::{BrokerKind, Case, Environment, Instant, Phases, Trace, Watcher};
+use crate::timers::{BrokerKind, Case, Environment, Instant, Phases, State, Trace, Watcher};
 use std::time::Duration;
 
 /// The jiffy counter starts here: high enough for any age, and a multiple of every level of the wheel.
@@ -54,7 +54,10 @@ impl Lost {
 /// The client's first data after the cut; none: it has nothing to send.
 #[must_use]
 pub fn of_client(case: &Case, phases: &Phases) -> Option<Lost> {
-    let sent_s = phases.client_send * client_period(case)?.as_secs_f64();
+    let sent_s = match case.conditions.state {
+        State::InFlight => 0.0,
+        _ => phases.client_send * client_period(case)?.as_secs_f64(),
+    };
     let clock = phases.client_jiffies as f64 + phases.client_tick;
     Some(Lost::new(&case.client, case.settings.tcp_user_timeout.get(), clock, sent_s))
 }

@@ -61,7 +61,7 @@ fn effective(course: &Course<'_>) -> EffectiveOptions {
     let s = &course.arm.settings;
     let ms = |setting: Setting| setting.get().map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
     let whole = |d: Duration| u32::try_from(d.as_secs()).unwrap_or(u32::MAX);
-    let lapin = s.subject == SubjectKind::Lapin;
+    let amqp = s.subject.broker() == BrokerKind::Rabbitmq;
     EffectiveOptions {
         so_rcvtimeo_ms: Some(ms(s.read_timeout)),
         so_sndtimeo_ms: Some(0),
@@ -70,8 +70,8 @@ fn effective(course: &Course<'_>) -> EffectiveOptions {
         keepalive_interval_s: s.keepalive.map(|k| whole(k.interval)),
         keepalive_probes: s.keepalive.map(|k| k.probes),
         tcp_user_timeout_ms: Some(u32::try_from(ms(s.tcp_user_timeout)).unwrap_or(u32::MAX)),
-        nonblocking: Some(lapin),
-        heartbeat_s: lapin.then(|| course.case.settings.negotiated_heartbeat().map_or(0, whole)),
+        nonblocking: Some(s.subject == SubjectKind::Lapin),
+        heartbeat_s: amqp.then(|| course.case.settings.negotiated_heartbeat().map_or(0, whole)),
         frame_max: s.frame_max,
         prefetch: s.prefetch,
     }
@@ -95,6 +95,9 @@ fn cut(course: &Course<'_>, say: &mut Said) {
         course.cut,
         Kind::FaultApplied { tuple: tuple(course, 0), before: course.cut, after: course.cut, age_at_fault_s: age },
     );
+    if course.arm.settings.sync_call.is_some() {
+        say.at(course.cut, Kind::Called { attempt: 0, method: "basic.qos".to_string() });
+    }
     let sent = |data: &Option<super::path::Lost>, cut: bool| data.as_ref().filter(|_| cut).map(|d| d.sent_s);
     let drop = course.fault.drop;
     let first = [sent(&course.client_data, drop.to_broker), sent(&course.broker_data, drop.to_client)];

@@ -342,11 +342,7 @@ fn sweep(base: &Path) {
 impl RunDir {
     fn create() -> Result<Self, VmError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // A short path without spaces: it becomes part of a socket's address and of the kernel's command line.
-        let base = std::env::var_os("TMPDIR").map(PathBuf::from).filter(|p| {
-            p.is_absolute() && p.as_os_str().len() < 60 && !p.to_string_lossy().contains(char::is_whitespace)
-        });
-        let base = base.unwrap_or_else(|| "/tmp".into());
+        let base = needs::temporary_dir();
         sweep(&base);
         loop {
             let n = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -22,6 +22,7 @@ pub use build::{BuildOptions, build};
 pub use cache::{BootTest, Cache, Kept, Kernel, KernelInfo, size_of_tree};
 pub use command::{GuestEnd, GuestSpec, Mode, START_UNIX_S, is_hidden};
 pub use error::VmError;
+pub use features::lacking;
 pub use guest::{SUBCOMMAND, guest_main};
 pub use watch::{Limits, Rule, Stall};
 

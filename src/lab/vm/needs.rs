@@ -151,6 +151,20 @@ fn why_not_for_memory(dir: &Path, memory_mib: u32) -> Option<String> {
     nix::unistd::access(dir, nix::unistd::AccessFlags::W_OK).is_err().then(|| "is not writable".into())
 }
 
+/// Where a guest's own small files go: `TMPDIR` or `/tmp`. A short path without spaces: it becomes part of a socket's
+/// address and of the kernel's command line.
+pub(super) fn temporary_dir() -> PathBuf {
+    let short =
+        |p: &PathBuf| p.is_absolute() && p.as_os_str().len() < 60 && !p.to_string_lossy().contains(char::is_whitespace);
+    std::env::var_os("TMPDIR").map(PathBuf::from).filter(short).unwrap_or_else(|| "/tmp".into())
+}
+
+fn check_temporary_dir() -> Result<(), VmError> {
+    let dir = temporary_dir();
+    nix::unistd::access(&dir, nix::unistd::AccessFlags::W_OK)
+        .map_err(|e| VmError::Unfit(format!("{} can't be written ({e}); set TMPDIR to a short path", dir.display())))
+}
+
 /// All that a guest needs from this machine, for `doctor`.
 ///
 /// # Errors
@@ -160,6 +174,7 @@ pub fn check_run(memory_mib: u32) -> Result<(), VmError> {
         return Err(VmError::Unfit("user-mode Linux exists for x86_64 only".into()));
     }
     check_ptrace()?;
+    check_temporary_dir()?;
     memory_dir(memory_mib).map(|_| ())
 }
 

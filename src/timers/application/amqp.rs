@@ -19,8 +19,10 @@ pub enum Client {
     Lapin,
     /// amqp091-go: `heartbeater` in `connection.go`.
     Amqp091Go,
-    /// A single-threaded blocking consumer: it can look only when a read returns.
+    /// py-amqp in a consumer that blocks in a read and ticks on the same thread: it looks only when a message arrives.
     Blocking,
+    /// The same, with a thread of its own that ticks every heartbeat / 3.
+    BlockingOwnThread,
 }
 
 impl Client {
@@ -32,7 +34,7 @@ impl Client {
             Self::CeleryHub => Some(Duration::from_secs(120)),
             Self::Aiormq => Some(Duration::from_secs(60)),
             Self::Amqp091Go => Some(Duration::from_secs(10)),
-            Self::PyAmqp | Self::Blocking => Some(Duration::ZERO),
+            Self::PyAmqp | Self::Blocking | Self::BlockingOwnThread => Some(Duration::ZERO),
             Self::Pika | Self::Lapin => None,
         }
     }
@@ -53,7 +55,9 @@ impl Client {
         let offered = proposal.map_or(Duration::ZERO, whole_seconds);
         let smaller = |a: Duration, b: Duration| if a.is_zero() || b.is_zero() { a.max(b) } else { a.min(b) };
         let agreed = match (self, asked) {
-            (Self::CeleryHub | Self::PyAmqp | Self::Blocking, Some(Duration::ZERO)) => Duration::ZERO,
+            (Self::CeleryHub | Self::PyAmqp | Self::Blocking | Self::BlockingOwnThread, Some(Duration::ZERO)) => {
+                Duration::ZERO
+            }
             (Self::Pika | Self::Aiormq, Some(value)) => value,
             (_, None) => offered,
             (_, Some(value)) => smaller(value, offered),
@@ -65,6 +69,12 @@ impl Client {
     #[must_use]
     pub fn checks_on_the_calling_thread(self) -> bool {
         matches!(self, Self::CeleryHub | Self::PyAmqp | Self::Blocking)
+    }
+
+    /// Whether that thread waits in a read for the next message too, so that silence alone blocks it.
+    #[must_use]
+    pub fn waits_in_the_read(self) -> bool {
+        self == Self::Blocking
     }
 
     /// From the last frame received to the moment at which the client gives up, over its check's phases; none where
@@ -79,7 +89,7 @@ impl Client {
     pub fn gives_up_after(self, heartbeat: Duration) -> Option<Span> {
         let hb = heartbeat.as_secs_f64();
         match self {
-            Self::CeleryHub => Some(Span::new(2.0 * hb, 2.0 * hb + 2.0 * hb / 3.0)),
+            Self::CeleryHub | Self::BlockingOwnThread => Some(Span::new(2.0 * hb, 2.0 * hb + 2.0 * hb / 3.0)),
             Self::Pika => Some(Span::new(hb + 5.0, 2.0 * (hb + 5.0))),
             Self::Aiormq => Some(Span::new((hb + 1.0) * 3.0, (hb + 1.0) * 3.0 + (hb / 2.0).floor().max(1.0))),
             Self::Lapin => Some(Span::new(2.0 * hb, 2.5 * hb)),
@@ -94,7 +104,7 @@ impl Client {
         let hb = heartbeat.as_secs_f64();
         match self {
             // A tick sends when more than hb/3 passed since the last note: every tick, or every other one.
-            Self::CeleryHub => Some(Span::new(hb / 3.0, 2.0 * hb / 3.0)),
+            Self::CeleryHub | Self::BlockingOwnThread => Some(Span::new(hb / 3.0, 2.0 * hb / 3.0)),
             Self::Aiormq => Some(Span::point((hb / 2.0).floor().max(1.0))),
             Self::Pika | Self::Lapin | Self::Amqp091Go => Some(Span::point(hb / 2.0)),
             Self::PyAmqp | Self::Blocking => None,
@@ -120,6 +130,8 @@ mod tests {
     fn zero_means_something_else_to_each_client() {
         let zero_zero_both = |c| [agreed(c, 120, 60), agreed(c, 120, 0), agreed(c, 0, 60), agreed(c, 20, 60)];
         assert_eq!(zero_zero_both(Client::CeleryHub), [60, 120, 0, 20]);
+        assert_eq!(zero_zero_both(Client::Blocking), [60, 120, 0, 20]);
+        assert_eq!(zero_zero_both(Client::BlockingOwnThread), [60, 120, 0, 20]);
         assert_eq!(zero_zero_both(Client::Lapin), [60, 120, 60, 20]);
         assert_eq!(zero_zero_both(Client::Amqp091Go), [60, 120, 60, 20]);
         assert_eq!(zero_zero_both(Client::Pika), [120, 120, 0, 20]);

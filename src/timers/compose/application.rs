@@ -29,6 +29,12 @@ impl Scene<'_> {
         }
     }
 
+    /// From a message to the next read, where the client works on it in between; nothing after a heartbeat.
+    fn work(&self) -> Span {
+        let work = self.case.conditions.traffic.ack_after.as_secs_f64();
+        if self.draw.client_clock().is_none() { Span::new(0.0, work) } else { Span::point(work) }
+    }
+
     /// `SO_RCVTIMEO` after a call at `call` (seconds from the fault).
     fn receive_timeout(&self, timeout: Duration, call: Span) -> Span {
         let wheel = self.case.client.wheel();
@@ -45,7 +51,7 @@ impl Scene<'_> {
 fn amqp_heartbeat(scene: &Scene<'_>, out: &mut Findings) {
     let s = &scene.case.settings;
     let watcher = Watcher::AmqpHeartbeat;
-    let Some(client) = s.subject.amqp_client(s.broker) else {
+    let Some(client) = s.amqp_client() else {
         return out.silent(watcher, NeverArmed, "the subject speaks no AMQP");
     };
     let Some(heartbeat) = scene.heartbeat else {
@@ -53,6 +59,13 @@ fn amqp_heartbeat(scene: &Scene<'_>, out: &mut Findings) {
     };
     if scene.case.fault.kind == FaultKind::None {
         return out.silent(watcher, NeverTriggered, "frames arrive");
+    }
+    if scene.only_reads() {
+        return out.silent(
+            watcher,
+            Defeated,
+            "its check runs on the thread that waits in a read: no message, no check",
+        );
     }
     if scene.client_thread_blocked() {
         return out.silent(watcher, Defeated, "its check runs on the thread that waits");
@@ -99,13 +112,13 @@ fn read_timeout(scene: &Scene<'_>, out: &mut Findings) {
     if scene.case.fault.kind == FaultKind::None && silence.is_some_and(|gap| gap < limit) {
         return out.silent(watcher, NeverTriggered, "something arrives in time");
     }
-    // The call began with the last frame; a synchronous call begins with, or after, the fault.
+    // The read began with the last frame; that of a synchronous call begins with, or after, the fault.
     let call = if kind == ReadTimeoutKind::SynchronousCallsOnly || c.synchronous_call {
-        Span::point(0.0)
+        scene.last_frame().map_or(Span::point(0.0), Span::not_before_zero)
     } else {
         scene.last_frame().map_or_else(
             || Span::point(0.0) - scene.draw.within(Phase::Age, Span::new(0.0, limit)),
-            |last| Span { lo_s: last.lo_s.max(-limit), hi_s: last.hi_s.max(-limit) },
+            |last| Span { lo_s: last.lo_s.max(-limit), hi_s: last.hi_s.max(-limit) } + scene.work(),
         )
     };
     let span = match kind {

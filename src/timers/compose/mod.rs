@@ -13,6 +13,7 @@ mod kernel;
 mod price;
 mod store;
 
+use super::application::amqp::Client;
 use super::application::broker::rabbitmq_longest_silence;
 use super::conditions::{Case, State};
 use super::draw::{Draw, Phase, Phases};
@@ -21,6 +22,9 @@ use super::settings::BrokerKind;
 use super::span::Span;
 use super::watcher::{Side, Watcher};
 use std::time::Duration;
+
+/// Why a watcher that nobody set stays silent.
+pub const OFF: &str = "it is off";
 
 /// A watcher that fires.
 #[derive(Debug, Clone)]
@@ -76,16 +80,25 @@ impl<'a> Scene<'a> {
         Self { case, draw, heartbeat: case.settings.negotiated_heartbeat() }
     }
 
-    /// The client's checks and heartbeats stand still: their thread waits for a reply or computes.
+    /// The client's checks and heartbeats stand still: their thread waits for a reply or for messages, or computes.
     fn client_thread_blocked(&self) -> bool {
         let c = &self.case.conditions;
-        let same_thread = self
-            .case
-            .settings
-            .subject
-            .amqp_client(self.case.settings.broker)
-            .is_some_and(|client| client.checks_on_the_calling_thread());
-        c.application_busy || (c.synchronous_call && same_thread)
+        let client = self.case.settings.amqp_client();
+        let same_thread = client.is_some_and(Client::checks_on_the_calling_thread);
+        c.application_busy || (c.synchronous_call && same_thread) || client.is_some_and(Client::waits_in_the_read)
+    }
+
+    /// The thread waits in a read for messages, and in nothing else.
+    fn only_reads(&self) -> bool {
+        let c = &self.case.conditions;
+        let reads = self.case.settings.amqp_client().is_some_and(Client::waits_in_the_read);
+        reads && !c.synchronous_call && !c.application_busy
+    }
+
+    /// On a healthy link: such a thread answers too few messages to satisfy the broker's heartbeat check.
+    fn reader_starves(&self) -> bool {
+        let answers = |heartbeat| self.client_period(false).is_some_and(|period| period < heartbeat);
+        self.only_reads() && self.heartbeat.is_some_and(|heartbeat| !answers(heartbeat))
     }
 
     /// The longest silence between the broker's frames on a healthy link, as the client's application sees it.
@@ -108,7 +121,7 @@ impl<'a> Scene<'a> {
 
     fn client_heartbeat_period(&self) -> Option<Duration> {
         let hb = self.heartbeat.filter(|_| !self.client_thread_blocked())?;
-        let client = self.case.settings.subject.amqp_client(self.case.settings.broker)?;
+        let client = self.case.settings.amqp_client()?;
         client.sends_every(hb).map(|s| Duration::from_secs_f64(s.hi_s))
     }
 
@@ -251,7 +264,7 @@ pub fn predict(case: &Case) -> Prediction {
         }
         let (state, why) = match findings.silent.iter().find(|(w, ..)| *w == watcher) {
             Some((_, state, why)) => (*state, why.clone()),
-            None => (WatcherState::NeverArmed, "it is off".to_string()),
+            None => (WatcherState::NeverArmed, OFF.to_string()),
         };
         WatcherPrediction { watcher, side, state, lo_s: None, hi_s: None, why }
     };

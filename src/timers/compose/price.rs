@@ -1,7 +1,8 @@
 //! The false-alarm side: what the same settings do to a healthy link, or to one that comes back.
 
+use super::super::application::broker::rabbitmq_gives_up_after;
 use super::super::prediction::FalseAlarm;
-use super::super::settings::ReadTimeoutKind;
+use super::super::settings::{BrokerKind, ReadTimeoutKind};
 use super::super::watcher::{Side, Watcher};
 use super::{Findings, Scene};
 
@@ -16,14 +17,20 @@ pub(super) fn of(scene: &Scene<'_>, findings: &Findings) -> FalseAlarm {
         .min_by(|a, b| a.last_chance.lo_s.total_cmp(&b.last_chance.lo_s));
     let longest_silence_s = scene.longest_silence_s();
     let frames = scene.broker_frame_silence().map(|d| d.as_secs_f64());
+    // The read of a call ends with its reply.
     let blocking_read =
-        matches!(s.subject.read_timeout_kind(s.broker), ReadTimeoutKind::Blocking | ReadTimeoutKind::Poll);
+        matches!(s.subject.read_timeout_kind(s.broker), ReadTimeoutKind::Blocking | ReadTimeoutKind::Poll)
+            && !scene.case.conditions.synchronous_call;
     let fires_when_healthy = s
         .read_timeout
         .get()
         .map(|d| d.as_secs_f64())
         .filter(|&limit| blocking_read && frames.is_none_or(|gap| gap > limit))
         .map(|limit| (Watcher::ReadTimeout, limit));
+    let fires_when_healthy = fires_when_healthy.or_else(|| {
+        let heartbeat = scene.heartbeat.filter(|_| s.broker == BrokerKind::RabbitMq && scene.reader_starves())?;
+        Some((Watcher::BrokerHeartbeat, rabbitmq_gives_up_after(heartbeat).hi_s))
+    });
     FalseAlarm {
         survives_s: first.map(|f| f.last_chance.lo_s.max(0.0)),
         killer: first.map(|f| f.watcher),

@@ -1,0 +1,14 @@
+//! What cleans up afterwards: a store of tasks, and a scheduler that fails what has waited in it for too long.
+//!
+//! The decision is pure ([`rule`]): rows and the time in, actions out. The store ([`TaskStore`]) and the loop that sweeps
+//! it ([`Sweeper`]) are the effects around it. What is left out: who queues tasks and who works on them (`subject`), and
+//! what became of a trial (`verdict`).
+
+pub mod rule;
+mod store;
+mod sweep;
+mod task;
+
+pub use store::{TaskStore, TaskStoreError};
+pub use sweep::{Sweeper, Swept};
+pub use task::{Status, Task, TaskId};

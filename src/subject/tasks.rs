@@ -1,0 +1,63 @@
+//! The task store as consumers and the producer see it: one connection a process, shared by its trials.
+//!
+//! It is a file in the run's private tmpfs, so no fault can touch it: what a worker writes about its tasks travels beside
+//! the connection under test, as it does where workers write to a metadata database.
+
+use super::child::flag;
+use crate::reaper::{TaskId, TaskStore, TaskStoreError};
+use crate::units::{Offset, TrialId};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The flag of a child that names its store.
+pub(super) const STORE: &str = "--store";
+
+/// The store, open.
+#[derive(Debug, Clone)]
+pub(super) struct TaskLog(Arc<Mutex<TaskStore>>);
+
+impl TaskLog {
+    /// The store that `--store PATH` names; `None` without it.
+    ///
+    /// # Errors
+    /// When there is no store at that path.
+    pub fn of_args(args: &[String]) -> io::Result<Option<Self>> {
+        let Some(path) = flag(args, STORE) else { return Ok(None) };
+        let store = TaskStore::open(Path::new(path)).map_err(io::Error::other)?;
+        Ok(Some(Self(Arc::new(Mutex::new(store)))))
+    }
+
+    fn store(&self) -> MutexGuard<'_, TaskStore> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A message is about to be published. Blocks for as long as another process writes.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn queue(&self, trial: TrialId, message: u64, at: Offset) -> Result<(), TaskStoreError> {
+        self.store().queue(TaskId { trial, message }, at).map(drop)
+    }
+
+    /// The trial's worker begins; whether it may. Blocks as above.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn begin(&self, trial: TrialId, message: u64, at: Offset) -> Result<bool, TaskStoreError> {
+        self.store().begin(TaskId { trial, message }, &worker(trial), at)
+    }
+
+    /// The trial's worker is done; whether the task was its own. Blocks as above.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn finish(&self, trial: TrialId, message: u64, at: Offset) -> Result<bool, TaskStoreError> {
+        self.store().finish(TaskId { trial, message }, &worker(trial), at)
+    }
+}
+
+/// Each trial is a worker of its own.
+fn worker(trial: TrialId) -> String {
+    format!("worker-{trial}")
+}
