@@ -4,6 +4,7 @@
 
 pub mod advise;
 pub mod cli;
+pub mod clients;
 pub mod config;
 pub mod doctor;
 pub mod engine;

@@ -125,7 +125,13 @@ fn redis() -> SocketAddrV4 {
 
 fn publish(trial: TrialId, broker: BrokerKind, interval_ms: u64) -> Command {
     let server = if broker == BrokerKind::Redis { redis() } else { amqp() };
-    Command::Publish { trial, broker, target: target(server, trial), interval: Duration::from_millis(interval_ms) }
+    Command::Publish {
+        trial,
+        broker,
+        target: target(server, trial),
+        interval: Duration::from_millis(interval_ms),
+        task: None,
+    }
 }
 
 fn resident_kb(pid: u32) -> u64 {

@@ -20,6 +20,7 @@ fn arm(label: &str, file: &Scenario, written: &scenario::Arm) -> Arm {
         scenario::SubjectKind::Lapin => (Subject::Lapin, BrokerKind::RabbitMq),
         scenario::SubjectKind::AmqpBlocking => (Subject::AmqpBlocking, BrokerKind::RabbitMq),
         scenario::SubjectKind::RedisBlocking => (Subject::RedisBlocking, BrokerKind::Redis),
+        scenario::SubjectKind::Celery => (Subject::Celery, BrokerKind::RabbitMq),
     };
     let mut arm = Arm::stock(subject, broker);
     arm.name.clone_from(&written.name);

@@ -8,9 +8,9 @@ use super::run::{Ready, carry_out, preflight, prepare_text, read_text, real_sock
 use super::{pretty, print};
 use crate::host::{clock, signals};
 use crate::report::conformance::{Conformance, LabRun, MODEL};
-use crate::report::utc_date_time;
 use crate::store::{self, RunDir};
 use crate::units::print_duration;
+use crate::units::utc_date_time;
 use crate::verdict::judge;
 use comfy_table::Table;
 use std::collections::BTreeMap;

@@ -15,6 +15,8 @@ use std::path::Path;
 
 /// Memory of the guest in MiB: RabbitMQ wants 400, a thousand connections 70 more. What is not touched costs nothing.
 const MEMORY_MIB: u32 = 1024;
+/// The same with whole workers of somebody else's inside: some 100 MiB each.
+const MEMORY_WITH_CLIENTS_MIB: u32 = 1536;
 
 /// What the guest was.
 pub struct Guest {
@@ -25,7 +27,7 @@ pub struct Guest {
 }
 
 /// Carries out the job that lies in the run directory. Returns how the supervisor in the guest ended, and the guest.
-pub fn run_in_guest(run_id: &str, out: &Path, args: &RunArgs) -> Result<(Ended, Guest), Failure> {
+pub fn run_in_guest(run_id: &str, out: &Path, clients: bool, args: &RunArgs) -> Result<(Ended, Guest), Failure> {
     let cache = Cache::of_user().map_err(|e| failure(&e))?;
     let kernel = cache.kernel(args.kernel.as_deref()).map_err(|e| failure(&e))?;
     let mut boot = Boot::new(kernel, Vec::new()).map_err(|e| failure(&e))?;
@@ -34,7 +36,7 @@ pub fn run_in_guest(run_id: &str, out: &Path, args: &RunArgs) -> Result<(Ended, 
     boot.argv =
         [&init, "__supervise", run_id, &text(out), "--", "/proc/self/exe", "__engine", &job].map(String::from).into();
     boot.mode = args.vm_mode.mode();
-    boot.memory_mib = MEMORY_MIB;
+    boot.memory_mib = if clients { MEMORY_WITH_CLIENTS_MIB } else { MEMORY_MIB };
     boot.writable = vec![out.to_path_buf()];
     // The journal of a run whose end is the guest's end is the guest's own affair.
     boot.env.retain(|(name, _)| name != "HALFOPEN_STATE_DIR");

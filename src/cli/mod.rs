@@ -94,6 +94,8 @@ fn hidden(role: &str, args: &[OsString]) -> u8 {
         "__engine" => engine::engine_main(args),
         "__subject" => crate::subject::subject_main(&texts()),
         "__producer" => crate::subject::producer_main(&texts()),
+        "__proxy" => crate::subject::proxy_main(&texts()),
+        "__relay" => crate::subject::relay_main(&texts()),
         "__peer" => crate::subject::peer_main(&texts()),
         "__reaper" => crate::subject::reaper_main(&texts()),
         _ => {

@@ -6,6 +6,7 @@ use super::guest::{Guest, run_in_guest};
 use super::jobs::side_by_side;
 use super::redact::redact;
 use super::{machine, pretty, print};
+use crate::clients;
 use crate::engine::job::{FACTS_FILE, Facts, JOB_FILE, Job};
 use crate::engine::kernel::descriptors;
 use crate::engine::model::{self, ModelError};
@@ -14,10 +15,10 @@ use crate::host::programs::Program;
 use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervise};
 use crate::host::{clock, journal, signals};
 use crate::plan::{self, Overrides, Plan};
-use crate::report::utc_date_time;
-use crate::scenario::{self, Arm, BrokerKind, Fault, Scenario};
+use crate::scenario::{self, Arm, BrokerKind, Fault, Scenario, SubjectKind};
 use crate::store::{RunDir, RunInfo, ScenarioSource};
-use crate::units::print_duration;
+use crate::units::{print_duration, utc_date_time};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub(super) struct Ready {
     text: String,
     /// What will be done.
     pub(super) plan: Plan,
+    /// Where the environments of its clients from outside are.
+    environments: BTreeMap<SubjectKind, PathBuf>,
 }
 
 /// Runs the scenarios.
@@ -61,6 +64,9 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
         return dry_run(&all, args.json);
     }
     all.iter().try_for_each(|ready| preflight(ready, args.lab))?;
+    for ready in &mut all {
+        ready.environments = environments(&ready.plan)?;
+    }
     run_each(&all, args, carry_out)
 }
 
@@ -157,7 +163,10 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
         _ => None,
     };
     let scenario = &ready.plan.scenario;
-    let arm = scenario.arms.iter().find_map(|arm| Some(format!("arm `{}`: {}", arm.name, option(arm)?)));
+    let arm = scenario.arms.iter().find_map(|arm| match arm.settings.subject.is_command() {
+        true => Some(format!("arm `{}`: {}", arm.name, arm.settings.subject)),
+        false => Some(format!("arm `{}`: {}", arm.name, option(arm)?)),
+    });
     let real_only = |fault: &&Fault| fault.act.is_some() || fault.repeat.is_some() || fault.trigger.is_some();
     let fault = scenario.faults.iter().find(real_only).map(|fault| format!("fault `{}`", fault.name()));
     match arm.or(fault) {
@@ -252,7 +261,7 @@ pub(super) fn prepare_text(path: &Path, text: String, args: &RunArgs, able_only:
     let mut plan =
         plan::build(scenario, &overrides).map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", path.display())))?;
     plan.left_out = left_out;
-    let mut ready = Ready { path: path.to_path_buf(), text, plan };
+    let mut ready = Ready { path: path.to_path_buf(), text, plan, environments: BTreeMap::new() };
     if args.engine == EngineName::Model {
         simulated_only(&ready)?;
     }
@@ -292,7 +301,14 @@ fn dry_run(all: &[Ready], json: bool) -> Result<Exit, Failure> {
             described.iter().filter_map(|(_, d)| serde_json::to_value(d).ok()).collect();
         return print(&pretty(&values.into()));
     }
-    let texts: Vec<String> = described.iter().map(|(r, d)| format!("{}\n{d}", r.path.display())).collect();
+    let text = |r: &Ready, d: &plan::Description| {
+        let arms = r.plan.scenario.arms.iter();
+        let mapped = arms.flat_map(|arm| {
+            clients::mapping(&arm.settings).into_iter().map(|line| format!("\n  {:<11} {line}", arm.name))
+        });
+        format!("{}\n{d}{}", r.path.display(), mapped.collect::<String>())
+    };
+    let texts: Vec<String> = described.iter().map(|(r, d)| text(r, d)).collect();
     print(&texts.join("\n"))
 }
 
@@ -348,11 +364,17 @@ fn supervised(dir: &RunDir, ready: &Ready, args: &RunArgs) -> Result<(Ended, Opt
     // Links resolved: inside the run's mount namespace another place may lie over the linked one.
     let out = std::fs::canonicalize(dir.path()).map_err(|e| harness(&e))?;
     let run_id = run_id(args.lab, &ready.plan);
-    let job = Job { run_id: run_id.clone(), plan: ready.plan.clone(), out: out.clone(), progress: true };
+    let job = Job {
+        run_id: run_id.clone(),
+        plan: ready.plan.clone(),
+        out: out.clone(),
+        environments: ready.environments.clone(),
+        progress: true,
+    };
     let file = out.join(JOB_FILE);
     dir.write(JOB_FILE, &serde_json::to_vec(&job).map_err(|e| harness(&e))?).map_err(|e| harness(&e))?;
     if args.lab == LabName::Vm {
-        let ended = run_in_guest(&run_id, &out, args);
+        let ended = run_in_guest(&run_id, &out, !ready.environments.is_empty(), args);
         let _ = std::fs::remove_file(&file);
         return ended.map(|(ended, guest)| (ended, Some(guest)));
     }
@@ -393,6 +415,17 @@ fn take_facts(out: &Path) -> Facts {
     let facts = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
     let _ = std::fs::remove_file(&path);
     facts
+}
+
+/// The environments of the clients from outside, made now where they are not there yet.
+fn environments(plan: &Plan) -> Result<BTreeMap<SubjectKind, PathBuf>, Failure> {
+    let mut all = BTreeMap::new();
+    for kind in plan.scenario.arms.iter().map(|arm| arm.settings.subject) {
+        let Some(adapter) = clients::adapter(kind).filter(|_| !all.contains_key(&kind)) else { continue };
+        let dir = clients::ensure(&adapter, &mut |text| say!("halfopen: {text}"));
+        all.insert(kind, dir.map_err(|e| Failure::new(Exit::Cannot, e.to_string()))?);
+    }
+    Ok(all)
 }
 
 /// What can be known to be missing before anything is made.

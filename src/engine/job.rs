@@ -1,6 +1,7 @@
 //! What the outer process hands to the engine, and what the engine hands back beside its events.
 
 use crate::plan::Plan;
+use crate::scenario::SubjectKind;
 use crate::store::MemoryUse;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,6 +16,9 @@ pub struct Job {
     pub plan: Plan,
     /// The run directory, which exists.
     pub out: PathBuf,
+    /// Where the environments of the clients from outside are.
+    #[serde(default)]
+    pub environments: BTreeMap<SubjectKind, PathBuf>,
     /// Whether to draw progress on standard error.
     pub progress: bool,
 }

@@ -208,6 +208,32 @@ pub enum Kind {
         /// The message.
         message: u64,
     },
+    /// A task did its work, by its own word: the proof of consumption of a client that is watched from outside.
+    Effect {
+        /// The message.
+        message: u64,
+    },
+    /// The client's own log says that it gave a connection up.
+    Said {
+        /// How it came to know, by its words.
+        how: How,
+        /// The line.
+        text: String,
+    },
+    /// A proxy stands between the two ends of a connection.
+    Relayed {
+        /// The connection, as the client names it.
+        tuple: Tuple,
+        /// The proxy's own connection to the broker for it, as the proxy names it.
+        upstream: Tuple,
+    },
+    /// What a connection is for, by what went over it.
+    Role {
+        /// The connection, as the client names it.
+        tuple: Tuple,
+        /// `consumer`: it subscribed to the trial's queue.
+        role: String,
+    },
     /// The process that hosts the subject ended.
     SubjectExited {
         /// Exit status or signal, in words.

@@ -58,6 +58,12 @@ impl Clock {
         self.offset_of_monotonic(unix_ns - difference)
     }
 
+    /// The wall clock at an instant of this run, in nanoseconds since 1970, by the present difference of the two clocks.
+    #[must_use]
+    pub fn wall_of(self, at: Offset) -> i64 {
+        at.0 + self.zero_ns + read_ns(ClockId::CLOCK_REALTIME) - monotonic_ns()
+    }
+
     /// Blocks the thread until `at`, by an absolute sleep that signals do not shorten.
     pub fn sleep_until(self, at: Offset) {
         let due = at.0 + self.zero_ns;

@@ -33,6 +33,8 @@ pub enum Stream {
     Pipe,
     /// Appended to a file, which is created.
     File(PathBuf),
+    /// A descriptor that is open already, such as a connection.
+    Fd(std::sync::Arc<OwnedFd>),
 }
 
 /// What to start and how. Fill in what differs from [`Launch::new`].
@@ -166,6 +168,7 @@ impl Stream {
             Self::Inherit => Stdio::inherit(),
             Self::Pipe => Stdio::piped(),
             Self::File(path) => File::options().create(true).append(true).open(path)?.into(),
+            Self::Fd(fd) => fd.try_clone()?.into(),
         })
     }
 }
@@ -310,6 +313,21 @@ pub fn on_end(pid: u32, call: impl FnOnce() + Send + 'static) -> io::Result<()> 
 pub fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: the call takes two integers and returns a descriptor that nobody else owns.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as above. A descriptor fits.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Another process's descriptor, as a duplicate of our own. It shares the open file: close it at once, and change nothing
+/// on it.
+///
+/// # Errors
+/// `EBADF` when there is no such descriptor, `EPERM` without the right to trace the process.
+pub fn descriptor_of(pidfd: BorrowedFd<'_>, number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes three integers and returns a descriptor that nobody else owns.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }

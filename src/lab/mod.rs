@@ -3,7 +3,8 @@
 //! ```text
 //! client of arm k ──10.251.k.0/30──┐
 //! client of arm …                  ├── router ──10.252.0.0/30── server: brokers on 0.0.0.0
-//! producer ───────10.250.0.0/30────┘
+//! producer ───────10.250.0.0/30────┤
+//! proxy ──────────10.249.0.0/30────┘
 //! ```
 //! Arm `k` owns the client addresses 10.(64+k).0.0/16 and the server addresses 10.(128+k).0.0/16, a pair for each
 //! trial: a client that connects to its own server address gets its own source address from the route, without
@@ -49,6 +50,10 @@ pub struct LabSpec<'a> {
     pub nofile: u64,
     /// Which namespace becomes the router.
     pub router: RouterNs,
+    /// Whether the trials' server addresses belong to a namespace for proxies; the brokers are behind it.
+    pub proxied: bool,
+    /// Virtual hosts of RabbitMQ beside `/`.
+    pub vhosts: Vec<String>,
 }
 
 /// A lab that stands: every broker answered a login.
@@ -60,6 +65,8 @@ pub struct Lab {
     pub server: NetNs,
     /// Where the publisher of the numbered messages runs.
     pub producer: NetNs,
+    /// Where the proxies run: the trials' server addresses are here, and the broker is at [`ADMIN`].
+    pub proxy: Option<NetNs>,
     /// Where the subjects run, one an arm, in the plan's order.
     pub clients: Vec<NetNs>,
     /// The brokers, in the order of the settings; `BrokerKind::None` has none.
@@ -101,8 +108,8 @@ impl Lab {
             }
             first_error.map_or(Ok(()), Err)
         })?;
-        let netns::Network { router, server, producer, clients } = network;
-        Ok(Self { router, server, producer, clients, brokers })
+        let netns::Network { router, server, producer, proxy, clients } = network;
+        Ok(Self { router, server, producer, proxy, clients, brokers })
     }
 
     /// The broker of a kind.

@@ -14,6 +14,8 @@ pub const ADMIN: Ipv4Addr = Ipv4Addr::new(10, 192, 0, 1);
 /// The producer's address.
 pub const PRODUCER: Ipv4Addr = Ipv4Addr::new(10, 250, 0, 2);
 
+/// The proxies' own address.
+const PROXY_LINK: Ipv4Addr = Ipv4Addr::new(10, 249, 0, 2);
 const SERVER_LINK: Ipv4Addr = Ipv4Addr::new(10, 252, 0, 2);
 /// All servers' addresses: 10.128.0.0/10.
 const SERVERS: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 128, 0, 0), 10);
@@ -44,6 +46,7 @@ pub(super) struct Network {
     pub router: NetNs,
     pub server: NetNs,
     pub producer: NetNs,
+    pub proxy: Option<NetNs>,
     pub clients: Vec<NetNs>,
 }
 
@@ -157,6 +160,7 @@ pub(super) fn build(spec: &LabSpec<'_>) -> Result<Network, LabError> {
     }
     let create = |name: &str| NetNs::create(name).map_err(LabError::Network);
     let (server, producer) = (create("server")?, create("producer")?);
+    let proxy = spec.proxied.then(|| create("proxy")).transpose()?;
     let clients = spec.arms.iter().map(|arm| create(&arm.name)).collect::<Result<Vec<_>, _>>()?;
 
     let mut ops = base_ops();
@@ -166,17 +170,18 @@ pub(super) fn build(spec: &LabSpec<'_>) -> Result<Network, LabError> {
         apply(ns, &base_ops()).map_err(LabError::Network)?;
         set_sysctls(ns, arm)?;
     }
-    wire(spec, &router, &server, &producer, &clients).map_err(LabError::Network)?;
+    let network = Network { router, server, producer, proxy, clients };
+    wire(spec, &network).map_err(LabError::Network)?;
     for (k, arm) in spec.arms.iter().enumerate() {
         if let Some(link) = &arm.link {
-            shape(k, link, &router, &server).map_err(|e| match e.kind() {
+            shape(k, link, &network.router, &network.server).map_err(|e| match e.kind() {
                 // The kernel's word for a discipline that it has not; the links are there, they were just made.
                 std::io::ErrorKind::NotFound => LabError::NoNetem { arm: arm.name.clone() },
                 _ => LabError::Network(e),
             })?;
         }
     }
-    Ok(Network { router, server, producer, clients })
+    Ok(network)
 }
 
 /// Puts an arm's link into the router, on what leaves it: never on an end's own queue, whose drops an end would notice.
@@ -220,13 +225,8 @@ fn set_sysctls(ns: &NetNs, arm: &ArmNet) -> Result<(), LabError> {
     Ok(())
 }
 
-fn wire(
-    spec: &LabSpec<'_>,
-    router: &NetNs,
-    server: &NetNs,
-    producer: &NetNs,
-    clients: &[NetNs],
-) -> std::io::Result<()> {
+fn wire(spec: &LabSpec<'_>, network: &Network) -> std::io::Result<()> {
+    let Network { router, server, producer, proxy, clients } = network;
     let route = |(to, prefix): (Ipv4Addr, u8), via: Ipv4Addr| Op::Route { to, prefix, via, source: None };
     let everywhere = (Ipv4Addr::UNSPECIFIED, 0);
 
@@ -239,7 +239,9 @@ fn wire(
         group: 0,
     };
     let mut ops = leaf.router_ops();
-    ops.push(route(SERVERS, SERVER_LINK));
+    if proxy.is_none() {
+        ops.push(route(SERVERS, SERVER_LINK));
+    }
     ops.push(route((ADMIN, 32), SERVER_LINK));
     apply(router, &ops)?;
     let mut ops = base_ops();
@@ -251,6 +253,25 @@ fn wire(
     ops.push(Op::Address { link: "lo".into(), address: ADMIN, prefix: 32 });
     ops.push(route(everywhere, leaf.gateway()));
     apply(server, &ops)?;
+
+    if let Some(proxy) = proxy {
+        let leaf = Leaf {
+            ns: proxy,
+            link: "proxy".into(),
+            own_link: "eth0".into(),
+            address: PROXY_LINK,
+            number: 252,
+            group: 0,
+        };
+        let mut ops = leaf.router_ops();
+        ops.push(route(SERVERS, PROXY_LINK));
+        apply(router, &ops)?;
+        let mut ops = base_ops();
+        ops.extend(leaf.own_ops());
+        ops.push(Op::Local { to: SERVERS.0, prefix: SERVERS.1 });
+        ops.push(route(everywhere, leaf.gateway()));
+        apply(proxy, &ops)?;
+    }
 
     let leaf = Leaf {
         ns: producer,

@@ -9,6 +9,7 @@ use crate::host::programs::Program;
 use crate::host::secret::password;
 use crate::scenario::{BrokerKind, BrokerSettings};
 use crate::units::Setting;
+use serde_json::json;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -19,6 +20,9 @@ use std::path::{Path, PathBuf};
 const KIND: BrokerKind = BrokerKind::Rabbitmq;
 const USER: &str = "halfopen";
 const EPMD_PORT: u16 = 4369;
+/// Names are looked up in this file and nowhere else. RabbitMQ asks for the name of every client's address and for its
+/// own; in a lab nobody answers, and a resolver gives up after 5 s, which would be part of every handshake.
+const INETRC: &str = "{lookup, [file]}.\n{host, {127,0,0,1}, [\"localhost\"]}.\n";
 /// Erlang's schedulers spin a while before they sleep: processor time taken from the clients under test, and in a guest
 /// whose clock moves only when all sleep, time that never passes. Nothing else depends on it.
 const NO_BUSY_WAITING: &str = "+sbwt none +sbwtdcpu none +sbwtdio none";
@@ -42,7 +46,7 @@ pub(super) fn start(
     let io = |what: &'static str| move |source: io::Error| LabError::Io { kind: KIND, what, source };
     let password = password().map_err(io("make a password"))?;
     let files = Files::new(spec.work_dir.join("rabbitmq"), CodePath::find(program, PATH));
-    files.write(spec.brokers, &password).map_err(io("write its files"))?;
+    files.write(spec.brokers, &spec.vhosts, &password).map_err(io("write its files"))?;
     // Before it and as a child of our own: the one that Erlang would start detaches and outlives the broker.
     let epmd = start_epmd(epmd, &spec.run_id, &files, server, patience)?;
     let mut launch = Launch::new(program);
@@ -109,13 +113,20 @@ impl Files {
         self.dir.join("output")
     }
 
-    fn write(&self, settings: &BrokerSettings, password: &str) -> io::Result<()> {
+    fn write(&self, settings: &BrokerSettings, vhosts: &[String], password: &str) -> io::Result<()> {
         for dir in ["", "home", "log", "mnesia", "config"] {
             fs::create_dir_all(self.dir.join(dir))?;
         }
-        fs::write(self.dir.join("rabbitmq.conf"), configuration(settings, password))?;
+        let mut configured = configuration(settings, password);
+        if !vhosts.is_empty() {
+            let path = self.dir.join("definitions.json");
+            fs::write(&path, definitions(vhosts, password))?;
+            configured.push_str(&format!("load_definitions = {}\n", path.display()));
+        }
+        fs::write(self.dir.join("rabbitmq.conf"), configured)?;
         fs::write(self.dir.join("enabled_plugins"), "[].\n")?;
         fs::write(self.dir.join("rabbitmq-env.conf"), "")?;
+        fs::write(self.dir.join("inetrc"), INETRC)?;
         if let Some(code) = &self.code_path {
             code.link_plugins(&self.dir.join("plugins"))?;
         }
@@ -162,6 +173,7 @@ impl Files {
             ("RABBITMQ_NODENAME", text(&node_name(run_id))),
             // Makes the script become the Erlang machine, so that our child is the broker and no shell in between.
             ("RUNNING_UNDER_SYSTEMD", text("true")),
+            ("ERL_INETRC", file("inetrc")),
             ("ERL_EPMD_ADDRESS", text("127.0.0.1")),
             ("ERL_EPMD_PORT", text(&EPMD_PORT.to_string())),
             ("ERL_AFLAGS", text(&format!("{NO_BUSY_WAITING} -start_epmd false {code_path}"))),
@@ -213,6 +225,19 @@ fn configuration(settings: &BrokerSettings, password: &str) -> String {
         lines.push(format!("consumer_timeout = {}", timeout.as_millis()));
     }
     lines.join("\n") + "\n"
+}
+
+/// Virtual hosts, which it makes as it starts. With definitions it makes no default user, so that one is among them.
+fn definitions(vhosts: &[String], password: &str) -> String {
+    let all = || std::iter::once("/").chain(vhosts.iter().map(String::as_str));
+    let permission =
+        |vhost: &str| json!({ "user": USER, "vhost": vhost, "configure": ".*", "write": ".*", "read": ".*" });
+    let definitions = json!({
+        "users": [{ "name": USER, "password": password, "tags": "administrator" }],
+        "vhosts": all().map(|vhost| json!({ "name": vhost })).collect::<Vec<_>>(),
+        "permissions": all().map(permission).collect::<Vec<_>>(),
+    });
+    definitions.to_string()
 }
 
 #[cfg(test)]

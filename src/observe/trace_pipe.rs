@@ -16,7 +16,10 @@ use std::path::Path;
 /// Where the guest's init mounts it.
 const TRACEFS: &str = "/sys/kernel/tracing";
 /// What is switched on: each event with the filter that keeps the trace short.
-const EVENTS: [(&str, &str); 2] = [("sock/inet_sock_set_state", "oldstate == 1"), ("sock/inet_sk_error_report", "")];
+const EVENTS: [(&str, &str); 2] = [
+    ("sock/inet_sock_set_state", "oldstate == 1 || oldstate == 2 || oldstate == 8 || newstate == 2"),
+    ("sock/inet_sk_error_report", ""),
+];
 
 /// The open trace.
 #[derive(Debug)]

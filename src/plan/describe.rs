@@ -4,7 +4,7 @@
 
 use super::model::{Plan, Window};
 use super::phase;
-use crate::scenario::{BrokerKind, Scope, Trigger};
+use crate::scenario::{Act, BrokerKind, Scope, Trigger};
 use crate::units::print_duration;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -77,6 +77,8 @@ pub fn describe(plan: &Plan) -> Description {
     let mut namespaces = vec!["router".to_string(), "server".to_string()];
     namespaces.extend(arms.iter().map(|arm| format!("client {}", arm.name)));
     namespaces.extend(with_producer.then(|| "producer".to_string()));
+    let proxied = scenario.faults.iter().any(|fault| fault.act == Some(Act::FreezeProxy));
+    namespaces.extend(proxied.then(|| "proxy".to_string()));
     let mut processes = vec!["supervisor, first process of its own PID namespace".to_string(), "engine".to_string()];
     processes.extend(scenario.broker.kinds.iter().map(|kind| match kind {
         BrokerKind::None => format!("embedded peer on port {}", kind.port()),
@@ -84,6 +86,11 @@ pub fn describe(plan: &Plan) -> Description {
         BrokerKind::Redis => format!("redis-server on port {}, private data directory", kind.port()),
     }));
     processes.extend(with_producer.then(|| "producer of the numbered messages".to_string()));
+    let programs = plan.trials.iter().filter(|t| scenario.arms[t.arm].settings.subject.is_command()).count();
+    processes.extend((programs > 0).then(|| format!("{programs} process trees of clients from outside, one a trial")));
+    processes.extend(
+        proxied.then(|| format!("{} proxies, one a trial, and a process for each connection", plan.trials.len())),
+    );
     let pairs = namespaces.len() - 1;
     if let Some(reaper) = &scenario.reaper {
         let (timeout, interval) = (print_duration(reaper.timeout), print_duration(reaper.interval));
@@ -107,7 +114,7 @@ pub fn describe(plan: &Plan) -> Description {
         predictions: predictions(plan),
         // Every namespace but the router's and the reaper's, which needs none, hangs on a pair of its own.
         veth_pairs: pairs + lines,
-        routes: plan.trials.len() + 2 * arms.len() + 2 + 2 * usize::from(with_producer) + lines,
+        routes: plan.trials.len() + 2 * arms.len() + 2 + 2 * usize::from(with_producer) + usize::from(proxied) + lines,
         table: "one nftables table (family ip) in the router's namespace, owned by the engine's socket".to_string(),
         privileges,
         connections: plan.trials.len(),
@@ -162,7 +169,11 @@ fn fault_line(fault: &crate::scenario::Fault) -> String {
     };
     let name = fault.name();
     if let Some(act) = fault.act {
-        let whom = if act.hits_all() { "every connection at once" } else { "each connection by itself" };
+        let whom = match act {
+            _ if act.hits_all() => "every connection at once",
+            Act::FreezeProxy => scope,
+            _ => "each connection by itself",
+        };
         return format!("{name}: {}, {whom}, {at}{healed}", act.words());
     }
     if fault.is_control() {

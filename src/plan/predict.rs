@@ -217,9 +217,11 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
         // Its peer answers the single messages of a slow writer at once.
         SubjectKind::TcpWriter if arm.settings.peer_reads => ROUND_TRIP,
         // The last segments before a window closes are acknowledged late: RTO 216 ms at the median.
-        SubjectKind::TcpWriter | SubjectKind::Lapin | SubjectKind::RedisBlocking | SubjectKind::AmqpBlocking => {
-            ROUND_TRIP + DELAYED_ACK
-        }
+        SubjectKind::TcpWriter
+        | SubjectKind::Lapin
+        | SubjectKind::RedisBlocking
+        | SubjectKind::AmqpBlocking
+        | SubjectKind::Celery => ROUND_TRIP + DELAYED_ACK,
     };
     let jiffy = Duration::from_secs_f64(1.0 / f64::from(machine.hz.unwrap_or(250).max(1)));
     let mut states = vec![conditions(scenario, arm, trial, load)];
@@ -307,6 +309,12 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
     if fault.is_control() {
         return Err("nothing is cut".to_string());
     }
+    if settings.subject.is_command() {
+        return Err(format!(
+            "the model knows no whole {} worker: what it waits for follows from what it does",
+            settings.subject
+        ));
+    }
     if fault.act == Some(Act::KillBroker) {
         return Err("the broker's kernel ends the connection, at once or when it is spoken to".to_string());
     }
@@ -351,8 +359,10 @@ fn lives_until_the_cut(case: &Case, cut: Duration) -> Result<(), String> {
 }
 
 fn kind(fault: &Fault) -> FaultKind {
-    if fault.act == Some(Act::FreezeBroker) {
-        return FaultKind::FrozenPeer;
+    match fault.act {
+        Some(Act::FreezeBroker) => return FaultKind::FrozenPeer,
+        Some(Act::FreezeProxy) => return FaultKind::FrozenProxy,
+        Some(Act::KillBroker | Act::RebootHost) | None => {}
     }
     match (fault.drop.to_broker, fault.drop.to_client) {
         (true, true) => FaultKind::Both,
@@ -371,6 +381,7 @@ fn settings(scenario: &Scenario, arm: &Arm) -> timers::Settings {
         SubjectKind::Lapin => (timers::Subject::Lapin, timers::BrokerKind::RabbitMq),
         SubjectKind::AmqpBlocking => (timers::Subject::AmqpBlocking, timers::BrokerKind::RabbitMq),
         SubjectKind::RedisBlocking => (timers::Subject::RedisBlocking, timers::BrokerKind::Redis),
+        SubjectKind::Celery => (timers::Subject::Celery, timers::BrokerKind::RabbitMq),
     };
     let stock = timers::Settings::stock(subject, broker);
     let consumer_timeout = scenario.broker.consumer_timeout.map_or(stock.peer.consumer_timeout, Setting::After);
@@ -421,7 +432,7 @@ fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Durati
             conditions.window_closed_for = Some(closed.saturating_sub(FILLING));
             conditions.window_closed_spread = FILLING.min(closed);
         }
-        SubjectKind::Lapin | SubjectKind::AmqpBlocking => {
+        SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::Celery => {
             traffic.broker_messages = load;
             traffic.client_acks = load.is_some();
             traffic.ack_after =

@@ -1,6 +1,7 @@
 //! From rows to the summary.
 
 use super::CellRows;
+use super::asked;
 use super::beside;
 use super::sentences;
 use super::silence;
@@ -20,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged, rows: &[CellRows]) -> Summary {
     let scenario = &run.plan.scenario;
     let gates = judge_gates(&scenario.gates, &judged.trials);
+    let arms = arms(&run.plan, events);
     Summary {
         format: run.format,
         scenario: ScenarioSummary {
@@ -44,7 +46,8 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged, rows: &[
         void_reasons: void_reasons(&judged.trials),
         gates: gates.iter().map(gate).collect(),
         brackets: brackets(&judged.trials),
-        arms: arms(&run.plan, events),
+        findings: asked::findings(&arms),
+        arms,
         memory: run.memory.clone(),
         machine: run.machine.clone(),
         brokers: run.brokers.clone(),

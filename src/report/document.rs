@@ -7,7 +7,8 @@ use super::options;
 use super::sentences;
 use super::silence;
 use super::summary::Summary;
-use super::text::{NOT_REACHED, NOTHING, bytes, milliseconds, plain, quantile, utc_date_time};
+use super::text::{NOT_REACHED, NOTHING, bytes, milliseconds, plain, quantile};
+use crate::units::utc_date_time;
 
 /// One section.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,10 +92,10 @@ impl Table {
 /// Names as they are: the form at hand escapes the whole text.
 pub(super) const AS_IT_IS: sentences::Name<'static> = &|text| plain(text);
 
-/// One sentence an arm and fault, then the tasks and what was published.
+/// One sentence an arm and fault, what was found of the clients, then the tasks and what was published.
 pub(super) fn findings(summary: &Summary) -> Vec<String> {
     let cells = summary.cells.iter().map(|c| sentences::cell(c, summary.scenario.horizon_s, AS_IT_IS));
-    cells.chain(beside::lines(summary, AS_IT_IS)).collect()
+    cells.chain(summary.findings.iter().map(|text| plain(text))).chain(beside::lines(summary, AS_IT_IS)).collect()
 }
 
 /// All sections that have something to say, in order.

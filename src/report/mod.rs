@@ -4,6 +4,7 @@
 //! stands in two forms comes from the same field, and what `report.md` and `report.html` say in words is one document. What
 //! is left out: writing files (`store`).
 
+mod asked;
 mod beside;
 mod build;
 mod cells;
@@ -28,7 +29,7 @@ pub use summary::{
     StuckBeside, Summary, TaskSummary, VoidCount,
 };
 pub use tables::{connections_csv, messages_csv, trials_csv};
-pub use text::{escape_markdown, plain, seconds, utc_date_time};
+pub use text::{escape_markdown, plain, seconds};
 
 use crate::events::Event;
 use crate::scenario::ReaperSettings;

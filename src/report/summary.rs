@@ -46,6 +46,9 @@ pub struct Summary {
     pub brackets: Option<Brackets>,
     /// Options asked for and effective.
     pub arms: Vec<ArmOptions>,
+    /// What was asked of clients from outside, beside what is set; empty without such clients.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<String>,
     /// Peak memory by role.
     pub memory: Vec<MemoryUse>,
     /// The machine.

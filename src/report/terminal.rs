@@ -40,6 +40,10 @@ pub(super) fn render(summary: &Summary, width: Option<u16>) -> String {
     for gate in &summary.gates {
         out.push_str(&format!("{}: {}: {}\n", gate.verdict, plain(&gate.text), sentences::gate_numbers(gate)));
     }
+    for line in &summary.findings {
+        out.push_str(&plain(line));
+        out.push('\n');
+    }
     for line in beside::lines(summary, name) {
         out.push_str(&line);
         out.push('\n');

@@ -74,23 +74,6 @@ pub fn escape_markdown(text: &str) -> String {
     escaped
 }
 
-/// Seconds since 1970 as `2026-11-30 12:29:00 UTC`, by the proleptic Gregorian calendar (days-to-civil algorithm of
-/// H. Hinnant, 2013).
-#[must_use]
-pub fn utc_date_time(unix_s: i64) -> String {
-    let (days, second) = (unix_s.div_euclid(86_400), unix_s.rem_euclid(86_400));
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let day_of_era = z.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
-}
-
 /// Bytes in the unit that people think in.
 pub(super) fn bytes(n: u64) -> String {
     let n = n as f64;
@@ -119,13 +102,5 @@ mod tests {
         assert_eq!(escape_markdown("<script>*x*</script>"), "&lt;script&gt;\\*x\\*&lt;/script&gt;");
         assert_eq!(escape_markdown("heartbeat_10 _em_"), "heartbeat_10 \\_em\\_");
         assert_eq!(plain("\u{1b}[31mred\u{202e}"), "[31mred");
-    }
-
-    #[test]
-    fn dates_of_the_calendar() {
-        assert_eq!(utc_date_time(0), "1970-01-01 00:00:00 UTC");
-        assert_eq!(utc_date_time(951_782_400), "2000-02-29 00:00:00 UTC");
-        assert_eq!(utc_date_time(1_796_041_740), "2026-11-30 12:29:00 UTC");
-        assert_eq!(utc_date_time(-1), "1969-12-31 23:59:59 UTC");
     }
 }

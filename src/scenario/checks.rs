@@ -75,6 +75,25 @@ pub(super) fn load(
     }
 }
 
+/// A task with an ETA is Celery's, and falls due at a known distance from the cut.
+pub(super) fn eta(
+    load: &Fields,
+    eta: Option<Duration>,
+    arms: &[(&Fields, &Arm)],
+    faults: &[Fault],
+    findings: &mut Findings,
+) {
+    if eta.is_none() {
+        return;
+    }
+    let mut say = |problem: &str| findings.error(load.at("eta"), load.name("eta"), problem);
+    if arms.iter().any(|(_, arm)| arm.settings.subject != SubjectKind::Celery) {
+        say("only a `celery` subject knows tasks with an ETA; remove it");
+    } else if faults.iter().any(|fault| fault.at.is_none()) {
+        say("counts from the cut, whose phase is drawn; write `at = \"10s\"` in the fault");
+    }
+}
+
 /// Every trial of an arm needs an address of its own.
 pub(super) fn trials(own: &Fields, scenario: &Fields, trials: u32, faults: usize, findings: &mut Findings) {
     let all = u64::from(trials) * faults as u64;

@@ -105,6 +105,7 @@ fn takes(kind: Kind) -> String {
         Kind::Profile => words(&profile_names()),
         Kind::OffOr(_) => "`off` or a table".into(),
         Kind::Sysctls => "a table of whole numbers".into(),
+        Kind::Native => "a table".into(),
         Kind::Column => "a column of `trials.csv`".into(),
         Kind::Percent => "a percentage, or a number 0 – 1".into(),
         Kind::BitRate => "a rate: `500kbit`, `1mbit`".into(),

@@ -42,8 +42,8 @@ impl Scope {
     }
 }
 
-/// What a fault does where it does not drop packets: to the broker, and with it to every connection to it, or to the broker's
-/// end of one connection.
+/// What a fault does where it does not drop packets: to the broker, and with it to every connection to it; to the broker's
+/// end of one connection; or to a proxy before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
@@ -54,11 +54,13 @@ pub enum Act {
     /// The broker's end of the connection is forgotten without a word, as by a host that reboots: a RST answers whatever
     /// comes next.
     RebootHost,
+    /// The proxy between this client and the broker is stopped (`SIGSTOP`); its kernel goes on acknowledging.
+    FreezeProxy,
 }
 
 impl Act {
     /// All acts, in the order of the documentation.
-    pub const ALL: [Self; 3] = [Self::FreezeBroker, Self::KillBroker, Self::RebootHost];
+    pub const ALL: [Self; 4] = [Self::FreezeBroker, Self::KillBroker, Self::RebootHost, Self::FreezeProxy];
 
     /// The name in profiles and reports.
     #[must_use]
@@ -67,6 +69,7 @@ impl Act {
             Self::FreezeBroker => "freeze_broker",
             Self::KillBroker => "kill_broker",
             Self::RebootHost => "reboot_host",
+            Self::FreezeProxy => "freeze_proxy",
         }
     }
 
@@ -77,6 +80,7 @@ impl Act {
             Self::FreezeBroker => "the broker's processes are stopped",
             Self::KillBroker => "the broker's processes are killed",
             Self::RebootHost => "the broker's end is forgotten without a word",
+            Self::FreezeProxy => "the proxy before the broker is stopped",
         }
     }
 
@@ -84,7 +88,7 @@ impl Act {
     #[must_use]
     pub fn silent(self) -> bool {
         match self {
-            Self::FreezeBroker => true,
+            Self::FreezeBroker | Self::FreezeProxy => true,
             Self::KillBroker | Self::RebootHost => false,
         }
     }
@@ -94,15 +98,21 @@ impl Act {
     pub fn hits_all(self) -> bool {
         match self {
             Self::FreezeBroker | Self::KillBroker => true,
-            Self::RebootHost => false,
+            Self::RebootHost | Self::FreezeProxy => false,
         }
+    }
+
+    /// Whether it is done to processes, which are then looked at, and not to the path.
+    #[must_use]
+    pub fn hits_processes(self) -> bool {
+        self != Self::RebootHost
     }
 
     /// Whether it can be taken back.
     #[must_use]
     pub fn heals(self) -> bool {
         match self {
-            Self::FreezeBroker => true,
+            Self::FreezeBroker | Self::FreezeProxy => true,
             Self::KillBroker | Self::RebootHost => false,
         }
     }

@@ -158,3 +158,15 @@ pub(super) fn within(horizon: Option<Duration>, faults: &[Fields], findings: &mu
         }
     }
 }
+
+/// A proxy stands before a real broker; the embedded peer knows its clients by their own addresses.
+pub(super) fn proxied(faults: &[Fields], bare: bool, findings: &mut Findings) {
+    let frozen = |fields: &&Fields| {
+        let act = fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
+        act == Some(Act::FreezeProxy)
+    };
+    for fields in faults.iter().filter(frozen).filter(|_| bare) {
+        let problem = "the proxy stands before a real broker, and an arm is bare TCP; remove the arm or the fault";
+        findings.error(fields.at("profile"), fields.name("profile"), problem);
+    }
+}

@@ -35,6 +35,8 @@ pub(super) enum Kind {
     OffOr(&'static [Key]),
     /// A table of whitelisted sysctls.
     Sysctls,
+    /// A table of somebody else's options: any keys, any values.
+    Native,
     /// A column of `trials.csv`.
     Column,
     /// A number above 0, up to 1.

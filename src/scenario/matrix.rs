@@ -38,11 +38,13 @@ pub enum OptionName {
     Sysctl,
     /// Numbered messages on each connection.
     Load,
+    /// Options in the client's own words.
+    Client,
 }
 
 impl OptionName {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::ConnectTimeout,
         Self::ReadTimeout,
         Self::Keepalive,
@@ -57,6 +59,7 @@ impl OptionName {
         Self::Link,
         Self::Sysctl,
         Self::Load,
+        Self::Client,
     ];
 
     /// The name in files and reports.
@@ -77,6 +80,7 @@ impl OptionName {
             Self::Link => "link",
             Self::Sysctl => "sysctl",
             Self::Load => "load",
+            Self::Client => "client",
         }
     }
 
@@ -116,6 +120,7 @@ impl Applies {
 
 const NO_HEARTBEAT_TCP: Applies = Applies::No { why: "bare TCP has no heartbeat; `keepalive` is the kernel's nearest" };
 const NO_AMQP_TCP: Applies = Applies::No { why: "bare TCP speaks no AMQP" };
+const NO_NATIVE: Applies = Applies::No { why: "it is part of this harness; its options have names of their own here" };
 const NO_ACK_TCP: Applies = Applies::No { why: "a bare TCP peer delivers nothing that could be acknowledged" };
 
 /// Whether `option` does anything for `subject`, and why not.
@@ -127,8 +132,22 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
     use OptionName as O;
     use SubjectKind as S;
     match (subject, option) {
+        (S::Celery, O::Keepalive | O::TcpUserTimeout) => Applies::No {
+            why: "py-amqp sets its own (60/10/9 and 1000 ms); write `client.broker_transport_options.socket_settings`",
+        },
         // The kernel's options work on every TCP socket, every subject bounds its own handshake, and the path is below all.
         (_, O::ConnectTimeout | O::Keepalive | O::TcpUserTimeout | O::Link | O::Sysctl | O::Load) => Applies::Yes,
+
+        // kombu hands `broker_transport_options.read_timeout` to py-amqp, which makes it SO_RCVTIMEO (amqp/transport.py).
+        (S::Celery, O::ReadTimeout | O::Heartbeat | O::Prefetch | O::Ack | O::Client) => Applies::Yes,
+        (S::Celery, O::FrameMax) => Applies::No { why: "py-amqp takes the broker's; write `client` if you must" },
+        (S::Celery, O::HeartbeatThread) => {
+            Applies::No { why: "Celery ticks its heartbeats on the thread that consumes, and offers no other" }
+        }
+        (S::Celery, O::SyncCall) => Applies::No {
+            why: "a real worker makes its own calls; a task with an ETA in flight forces one: `[load] eta`",
+        },
+        (_, O::Client) => NO_NATIVE,
 
         (S::TcpReader | S::RedisBlocking | S::AmqpBlocking, O::ReadTimeout) => Applies::Yes,
         (S::TcpWriter, O::ReadTimeout) => {
@@ -142,7 +161,7 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
         (S::TcpReader, O::PeerReads) => {
             Applies::No { why: "the reader sends nothing that its peer could leave unread; it is for a `tcp-writer`" }
         }
-        (S::Lapin | S::RedisBlocking | S::AmqpBlocking, O::PeerReads) => {
+        (S::Lapin | S::RedisBlocking | S::AmqpBlocking | S::Celery, O::PeerReads) => {
             Applies::No { why: "a real broker always reads; it is for a `tcp-writer` against the embedded peer" }
         }
 
@@ -191,15 +210,15 @@ mod tests {
                 }
             }
         }
-        // 6 for everybody, read_timeout for the three that block, 4 of AMQP for each of its clients and 2 for the one that
-        // blocks, peer_reads for the writer.
-        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 1);
+        // 6 for the five of our own, read_timeout for the three that block, 4 of AMQP for each of its clients and 2 for the
+        // one that blocks, peer_reads for the writer, and 9 of Celery's.
+        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 1 + 9);
     }
 
     #[test]
     fn a_read_timeout_is_for_blocking_readers_only() {
         let with = |subject| applies(subject, OptionName::ReadTimeout).is_yes();
-        assert_eq!(SubjectKind::ALL.map(with), [true, false, false, true, true]);
+        assert_eq!(SubjectKind::ALL.map(with), [true, false, false, true, true, true]);
     }
 
     #[test]

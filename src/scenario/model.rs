@@ -4,6 +4,7 @@ use super::fault::Fault;
 use super::link::Link;
 use crate::units::Setting;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -22,11 +23,14 @@ pub enum SubjectKind {
     RedisBlocking,
     /// A blocking AMQP consumer that behaves as py-amqp does, on RabbitMQ.
     AmqpBlocking,
+    /// A real Celery worker on RabbitMQ, unchanged, as a process tree of its own that is watched from outside.
+    Celery,
 }
 
 impl SubjectKind {
     /// All kinds, in the order of the documentation.
-    pub const ALL: [Self; 5] = [Self::TcpReader, Self::TcpWriter, Self::Lapin, Self::RedisBlocking, Self::AmqpBlocking];
+    pub const ALL: [Self; 6] =
+        [Self::TcpReader, Self::TcpWriter, Self::Lapin, Self::RedisBlocking, Self::AmqpBlocking, Self::Celery];
 
     /// The name in files and reports.
     #[must_use]
@@ -37,6 +41,7 @@ impl SubjectKind {
             Self::Lapin => "lapin",
             Self::RedisBlocking => "redis-blocking",
             Self::AmqpBlocking => "amqp-blocking",
+            Self::Celery => "celery",
         }
     }
 
@@ -45,9 +50,15 @@ impl SubjectKind {
     pub fn broker(self) -> BrokerKind {
         match self {
             Self::TcpReader | Self::TcpWriter => BrokerKind::None,
-            Self::Lapin | Self::AmqpBlocking => BrokerKind::Rabbitmq,
+            Self::Lapin | Self::AmqpBlocking | Self::Celery => BrokerKind::Rabbitmq,
             Self::RedisBlocking => BrokerKind::Redis,
         }
+    }
+
+    /// Whether it is a program of somebody else's that is only watched from outside.
+    #[must_use]
+    pub fn is_command(self) -> bool {
+        self == Self::Celery
     }
 }
 
@@ -173,6 +184,9 @@ pub struct Settings {
     /// Sysctls of the subject's own network namespace, by name without the `net.ipv4.` prefix
     /// (`tcp_retries2`), as `sysctl.tcp_retries2 = 5`.
     pub sysctl: BTreeMap<String, i64>,
+    /// Options in the client's own words, for a subject that is a program of somebody else's. They go to it as they stand.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub client: Map<String, Value>,
 }
 
 fn yes() -> bool {
@@ -317,6 +331,9 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// Interval between numbered messages on each connection; `None` is no load.
     pub load_interval: Option<Duration>,
+    /// The first message is a task that is due this long after the cut, and in the worker's hands before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta: Option<Duration>,
     /// The fallback that cleans up afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reaper: Option<ReaperSettings>,

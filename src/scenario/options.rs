@@ -137,7 +137,7 @@ pub(super) const OPTIONS: &[Key] = &[
     optional(
         "heartbeat",
         Kind::Setting(HEARTBEAT),
-        "`none`: asks for 0, and lapin adopts the broker's",
+        "`none`: asks for 0, and lapin adopts the broker's; Celery's own is `120s`",
         "heartbeat = \"10s\"",
         "The AMQP heartbeat to ask for, whole seconds. The broker's own may be smaller and wins. An `amqp-blocking` subject \
          takes 0 for none at all, as py-amqp does.",
@@ -210,5 +210,14 @@ pub(super) const OPTIONS: &[Key] = &[
         "sysctl = { tcp_retries2 = 5 }",
         "Sysctls `net.ipv4.*` of the arm's network namespace; `sysctl.tcp_retries2 = 5` is the same.",
         &["sysctls"],
+    ),
+    optional(
+        "client",
+        Kind::Native,
+        "none",
+        "client = { broker_transport_options = { socket_timeout = 60 } }",
+        "Options in the client's own words, handed to it as they stand: for Celery, its configuration. What the kernel says \
+         is set stands beside them in the report.",
+        &["native", "conf", "config"],
     ),
 ];

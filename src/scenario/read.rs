@@ -199,6 +199,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     let faults: Vec<Fault> = all.faults.iter().filter_map(|fields| faults::fault(fields, findings)).collect();
     faults::together(&all.faults, findings);
     faults::within(all.scenario.time("horizon"), &all.faults, findings);
+    let bare = |kind: Option<SubjectKind>| kind.is_some_and(|kind| kind.broker() == BrokerKind::None);
     let arms: Vec<Option<Arm>> = all.arms.iter().map(|own| arm(own, &all.defaults, trials, findings)).collect();
     if let Some(beyond) = all.arms.get(MAX_ARMS) {
         let problem = format!("{} arms are too many; the most is {MAX_ARMS}", all.arms.len());
@@ -210,6 +211,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     if all.arms.iter().all(|own| !own.flawed) {
         refuse_idle_defaults(&all.defaults, &subjects, findings);
     }
+    faults::proxied(&all.faults, subjects.iter().any(|(_, kind)| bare(*kind)), findings);
     let broker = broker(&all, &subjects, findings);
     let load_interval = all.load.time("rate");
 
@@ -244,6 +246,8 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     };
     fallback::check(&around, findings);
 
+    let eta = all.load.time("eta");
+    checks::eta(&all.load, eta, &read, &faults, findings);
     let longest = read.iter().filter_map(|(_, arm)| timing::heartbeat_in_force(&arm.settings, &broker)).max();
     let settle = all.scenario.time("settle").unwrap_or_else(|| default_settle(longest));
     Some(Scenario {
@@ -257,6 +261,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         arms: arms.into_iter().collect::<Option<Vec<Arm>>>()?,
         faults,
         load_interval,
+        eta,
         reaper: fallback.reaper,
         tasks: fallback.tasks,
         published: fallback.published,

@@ -90,6 +90,7 @@ fn of_kind(kind: Kind) -> Value {
                 .collect();
             json!({ "type": "object", "properties": each, "additionalProperties": false })
         }
+        Kind::Native => json!({ "type": "object" }),
         Kind::Column => json!({ "enum": columns::names().collect::<Vec<_>>() }),
         Kind::Percent => json!({ "anyOf": [
             { "type": "number", "minimum": 0, "maximum": 1 },

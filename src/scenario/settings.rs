@@ -9,6 +9,10 @@ use crate::units::Setting;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// `broker_connection_timeout` and `broker_heartbeat` of a Celery that nobody configured (`celery/app/defaults.py`).
+const CELERY_CONNECT: Duration = Duration::from_secs(4);
+const CELERY_HEARTBEAT: Duration = Duration::from_secs(120);
+
 /// An arm's own options over the defaults.
 #[derive(Clone, Copy)]
 pub(super) struct Options<'a> {
@@ -65,23 +69,22 @@ impl<'a> Options<'a> {
         let setting =
             |key: &str, option, default| fields(key, option).and_then(|fields| fields.setting(key)).unwrap_or(default);
         let sysctl = self.sysctls();
+        let connect = if subject == SubjectKind::Celery { CELERY_CONNECT } else { Duration::from_secs(10) };
+        let heartbeat = if subject == SubjectKind::Celery { Setting::After(CELERY_HEARTBEAT) } else { Setting::None };
         Settings {
             subject,
-            connect_timeout: setting(
-                "connect_timeout",
-                OptionName::ConnectTimeout,
-                Setting::After(Duration::from_secs(10)),
-            ),
+            connect_timeout: setting("connect_timeout", OptionName::ConnectTimeout, Setting::After(connect)),
             read_timeout: setting("read_timeout", OptionName::ReadTimeout, Setting::None),
             keepalive: if has(OptionName::Keepalive) { self.keepalive(&sysctl) } else { None },
             tcp_user_timeout: setting("tcp_user_timeout", OptionName::TcpUserTimeout, Setting::None),
-            heartbeat: has(OptionName::Heartbeat).then(|| setting("heartbeat", OptionName::Heartbeat, Setting::None)),
+            heartbeat: has(OptionName::Heartbeat).then(|| setting("heartbeat", OptionName::Heartbeat, heartbeat)),
             prefetch: has(OptionName::Prefetch).then(|| {
                 let number = fields("prefetch", OptionName::Prefetch).and_then(|fields| fields.int("prefetch"));
                 number.and_then(|number| u16::try_from(number).ok()).unwrap_or(4)
             }),
             ack: has(OptionName::Ack).then(|| match fields("ack", OptionName::Ack).and_then(|f| f.text("ack")) {
                 Some("early") => Ack::Early,
+                None if subject == SubjectKind::Celery => Ack::Early,
                 _ => Ack::Late,
             }),
             frame_max: has(OptionName::FrameMax).then(|| {
@@ -103,7 +106,19 @@ impl<'a> Options<'a> {
                 .filter(|call| *call == "basic.qos")
                 .map(|_| SyncCall::BasicQos),
             sysctl,
+            client: self.native(),
         }
+    }
+
+    /// The client's own options, those of the defaults under the arm's; tables within tables are not merged.
+    fn native(&self) -> serde_json::Map<String, serde_json::Value> {
+        let mut all = serde_json::Map::new();
+        for fields in [self.defaults, self.own] {
+            if let Some(Val::Native(read)) = fields.get("client").map(|found| &found.val) {
+                all.extend(read.clone());
+            }
+        }
+        all
     }
 
     /// The arm's sysctls over those of the defaults, one by one.
@@ -165,7 +180,7 @@ pub(super) fn refuse_idle_defaults(
                 }
                 Some(_) => {}
                 // Tables are merged field by field, so a written one never hides the default as a whole.
-                None if own.has(key) && !matches!(key, "keepalive" | "link" | "sysctl") => {}
+                None if own.has(key) && !matches!(key, "keepalive" | "link" | "sysctl" | "client") => {}
                 None => return,
             }
         }

@@ -127,12 +127,23 @@ const ARM: &[Key] = &[
     ),
 ];
 
-const LOAD: &[Key] = &[required(
-    "rate",
-    Kind::Rate,
-    "rate = \"1/s\"",
-    "Numbered messages on each connection, before, through and after the fault.",
-)];
+const LOAD: &[Key] = &[
+    required(
+        "rate",
+        Kind::Rate,
+        "rate = \"1/s\"",
+        "Numbered messages on each connection, before, through and after the fault.",
+    ),
+    optional(
+        "eta",
+        any(ms(1)),
+        "none",
+        "eta = \"15s\"",
+        "Celery: the first message is a task whose ETA lies this long after the cut (`at` must be fixed), and which the \
+         worker holds by then. When it falls due the worker lowers its prefetch again with a synchronous `basic.qos`.",
+        &["countdown"],
+    ),
+];
 
 const FAULT: &[Key] = &[
     required("profile", Kind::Profile, "profile = \"blackhole\"", "A file in `netem/`; `none` is a control."),

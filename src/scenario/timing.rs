@@ -19,7 +19,8 @@ pub fn heartbeat_in_force(settings: &Settings, broker: &BrokerSettings) -> Optio
     let client = settings.heartbeat?.get();
     let server = broker.heartbeat.map_or(Some(RABBITMQ_HEARTBEAT), Setting::get);
     match (client, server) {
-        (None, _) if settings.subject == SubjectKind::AmqpBlocking => None,
+        // py-amqp: the client's 0 stays 0.
+        (None, _) if matches!(settings.subject, SubjectKind::Celery | SubjectKind::AmqpBlocking) => None,
         (Some(client), Some(server)) => Some(client.min(server)),
         (client, server) => client.or(server),
     }

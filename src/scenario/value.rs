@@ -3,7 +3,7 @@
 use super::fault::Trigger;
 use super::keys::{Key, Kind, Limits, mend, profile_names};
 use super::model::SubjectKind;
-use super::tree::{Node, Value};
+use super::tree::{Entry, Node, Value};
 use crate::units::{DurationError, Setting, parse_duration, parse_rate, print_duration};
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ pub(super) enum Val {
     Off,
     Fields(super::walk::Fields),
     Sysctls(Vec<(usize, String, i64)>),
+    Native(serde_json::Map<String, serde_json::Value>),
 }
 
 /// A gate's bound as written.
@@ -95,6 +96,7 @@ pub(super) fn read(key: &Key, value: &Value) -> Result<(Val, Option<String>), Pr
             let names = profile_names();
             word(text, &names).map(|()| (Val::Text(text.clone()), None)).map_err(here)
         }
+        (Kind::Native, Node::Table(entries)) => native(entries).map(|table| (Val::Native(table), None)),
         (Kind::OffOr(_), Node::Text(text)) if text == "off" => plain(Val::Off),
         (Kind::OffOr(_), Node::Text(text)) => {
             Err(here(format!("`{text}` is neither `off` nor a table; write `off` or `{}`", key.example)))
@@ -140,13 +142,30 @@ pub(super) fn read(key: &Key, value: &Value) -> Result<(Val, Option<String>), Pr
     }
 }
 
+/// Somebody else's options as JSON, which has no dates.
+fn native(entries: &[Entry]) -> Result<serde_json::Map<String, serde_json::Value>, Problem> {
+    entries.iter().map(|entry| Ok((entry.key.clone(), json(&entry.value)?))).collect()
+}
+
+fn json(value: &Value) -> Result<serde_json::Value, Problem> {
+    Ok(match &value.node {
+        Node::Text(text) => text.as_str().into(),
+        Node::Int(number) => (*number).into(),
+        Node::Float(number) => (*number).into(),
+        Node::Flag(flag) => (*flag).into(),
+        Node::Date => return Err((value.at, "a date can't be handed on; write it as a text".to_string())),
+        Node::List(values) => values.iter().map(json).collect::<Result<Vec<_>, _>>()?.into(),
+        Node::Table(entries) => native(entries)?.into(),
+    })
+}
+
 fn trigger(node: &Node) -> Option<Trigger> {
     let Node::Text(text) = node else { return None };
     Trigger::ALL.into_iter().find(|trigger| trigger.name() == text)
 }
 
 const LATER: &str = "not available yet in this version; subjects are `tcp-reader`, `tcp-writer`, `lapin`, `redis-blocking`, \
-     `amqp-blocking`";
+     `amqp-blocking`, `celery`";
 
 fn expected(kind: Kind) -> &'static str {
     match kind {
@@ -155,7 +174,7 @@ fn expected(kind: Kind) -> &'static str {
         Kind::Time(_) | Kind::Setting(_) => "a duration",
         Kind::Quantile | Kind::Share => "a number",
         Kind::Percent => "a percentage",
-        Kind::Sysctls => "a table",
+        Kind::Sysctls | Kind::Native => "a table",
         Kind::OffOr(_) => "`off` or a table",
         Kind::Choices(_) => "a text or a list of texts",
         Kind::TextOrTrue => "a text or true",

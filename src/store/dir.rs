@@ -17,6 +17,8 @@ const RUN: &str = "run.json";
 const EVENTS: &str = "events.jsonl";
 /// The same, compressed by somebody who keeps the run.
 const EVENTS_GZ: &str = "events.jsonl.gz";
+/// The folder of the clients' and brokers' logs.
+pub const LOGS: &str = "logs";
 
 /// What a run writes, so that clearing an earlier run touches nothing else.
 const OWN: [&str; 16] = [
@@ -92,10 +94,23 @@ impl RunDir {
         Ok(())
     }
 
+    /// The logs of clients and brokers: the files of a run in its folder for them, and the folder if nothing is left.
+    fn remove_logs(&self) -> Result<(), StoreError> {
+        let logs = self.path.join(LOGS);
+        for entry in fs::read_dir(&logs).into_iter().flatten().flatten() {
+            if entry.path().extension().is_some_and(|extension| extension == "log") {
+                remove(&entry.path())?;
+            }
+        }
+        let _ = fs::remove_dir(&logs);
+        Ok(())
+    }
+
     fn clear(&self) -> Result<(), StoreError> {
         OWN.iter().try_for_each(|name| remove(&self.path.join(name)))?;
         // Fails where there is none, or where somebody else's pictures are.
         let _ = fs::remove_dir(self.path.join(PLOTS));
+        self.remove_logs()?;
         Ok(())
     }
 

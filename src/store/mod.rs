@@ -10,7 +10,7 @@ mod error;
 mod events;
 mod model;
 
-pub use dir::{MARKER, Recorded, RunDir, read};
+pub use dir::{LOGS, MARKER, Recorded, RunDir, read};
 pub use error::StoreError;
 pub use events::{EventLog, ReadEvents, read_events};
 pub use model::{

@@ -56,7 +56,7 @@ fn uri(target: &Target, wishes: &Wishes) -> AMQPUri {
             host: target.server.ip().to_string(),
             port: target.server.port(),
         },
-        vhost: "/".into(),
+        vhost: target.vhost.clone(),
         query: AMQPQueryString {
             frame_max: Some(wishes.frame_max),
             heartbeat: wishes.heartbeat_s,
@@ -131,8 +131,8 @@ async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> 
 ///
 /// # Errors
 /// The client's.
-pub(super) async fn declare(channel: &Channel, queue: &str) -> lapin::Result<()> {
-    let options = QueueDeclareOptions { durable: false, exclusive: false, auto_delete: false, ..Default::default() };
+pub(super) async fn declare(channel: &Channel, queue: &str, durable: bool) -> lapin::Result<()> {
+    let options = QueueDeclareOptions { durable, exclusive: false, auto_delete: false, ..Default::default() };
     channel.queue_declare(queue.into(), options, FieldTable::default()).await.map(|_| ())
 }
 
@@ -151,6 +151,7 @@ mod tests {
     fn the_wishes_become_the_query() {
         let target = Target {
             server: "10.128.128.1:5672".parse().unwrap(),
+            vhost: "/".into(),
             queue: "q".into(),
             user: String::new(),
             password: String::new(),

@@ -15,11 +15,15 @@ mod amqp_ticker;
 mod amqp_wire;
 mod attempts;
 mod causes;
+mod celery_task;
 mod child;
+mod command;
+mod consumers;
 mod lapin_client;
 mod peer;
 mod producer;
 pub mod protocol;
+mod proxy;
 mod publish_amqp;
 mod publish_redis;
 mod reaper_process;
@@ -43,6 +47,19 @@ pub fn subject_main(args: &[String]) -> i32 {
 #[must_use]
 pub fn producer_main(args: &[String]) -> i32 {
     producer::main(args)
+}
+
+/// The proxy before a trial's broker: `halfopen __proxy --zero-ns N`. Returns the exit status.
+#[must_use]
+pub fn proxy_main(args: &[String]) -> i32 {
+    proxy::main(args)
+}
+
+/// One connection through a proxy, its client's end as standard input:
+/// `halfopen __relay --zero-ns N --trial N --upstream ADDRESS:PORT --queue NAME`. Returns the exit status.
+#[must_use]
+pub fn relay_main(args: &[String]) -> i32 {
+    proxy::relay_main(args)
 }
 
 /// The far end of bare TCP subjects: `halfopen __peer --zero-ns N [--listen ADDRESS:PORT]`. Returns the exit status.

@@ -64,6 +64,8 @@ impl Role for Process {
             Command::Open { trial, .. }
             | Command::Publish { trial, .. }
             | Command::Republish { trial, .. }
+            | Command::Inspect { trial, .. }
+            | Command::Relay { trial, .. }
             | Command::Fill { trial }
             | Command::Call { trial } => {
                 self.peer.reporter.note(format!("the peer takes no orders for trial {trial}: clients call on it"));

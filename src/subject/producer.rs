@@ -30,9 +30,9 @@ struct Producer {
 impl Role for Producer {
     fn command(&mut self, command: Command) {
         let result: io::Result<()> = match command {
-            Command::Publish { trial, broker, target, interval } => match broker {
+            Command::Publish { trial, broker, target, interval, task } => match broker {
                 BrokerKind::Rabbitmq => {
-                    self.amqp.publish(trial, target, interval);
+                    self.amqp.publish(trial, target, interval, task);
                     Ok(())
                 }
                 BrokerKind::Redis => self.redis.publish(trial, target, interval),
@@ -48,6 +48,9 @@ impl Role for Producer {
             }
             Command::Reap { .. } => Err(io::Error::other("a producer does not reap")),
             Command::Open { trial, .. } => Err(io::Error::other(format!("a producer opens no client (trial {trial})"))),
+            Command::Relay { trial, .. } | Command::Inspect { trial, .. } => {
+                Err(io::Error::other(format!("a producer is neither proxy nor client (trial {trial})")))
+            }
             Command::Fill { trial } => Err(io::Error::other(format!("a producer fills no window (trial {trial})"))),
             Command::Call { trial } => Err(io::Error::other(format!("a producer makes no call (trial {trial})"))),
             Command::Quit => Ok(()),

@@ -4,9 +4,10 @@
 //! the *peer* (the far end of bare TCP subjects) and the *reaper* (which cleans the task store up). One process hosts one
 //! to thousands of connections.
 
-use crate::events::Event;
+use crate::clients::Program;
+use crate::events::{Event, Tuple};
 use crate::scenario::{BrokerKind, ReaperSettings, Settings};
-use crate::units::TrialId;
+use crate::units::{Offset, TrialId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -17,12 +18,28 @@ use std::time::Duration;
 pub struct Target {
     /// The broker's address as this client knows it. The client's own address follows from the route to it.
     pub server: SocketAddrV4,
+    /// RabbitMQ's virtual host.
+    #[serde(default = "root_vhost")]
+    pub vhost: String,
     /// Queue (RabbitMQ) or list (Redis) of this trial; unused by bare TCP.
     pub queue: String,
     /// Login; empty for none.
     pub user: String,
     /// Password; empty for none. Never written to a run directory.
     pub password: String,
+}
+
+fn root_vhost() -> String {
+    "/".to_string()
+}
+
+/// Messages that are tasks of Celery's, in its protocol's version 2.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// The task's name.
+    pub name: String,
+    /// When the first one is due, where it has an ETA.
+    pub first_due: Option<Offset>,
 }
 
 /// Engine to child.
@@ -40,6 +57,29 @@ pub enum Command {
         /// Interval of a bare TCP writer's messages, and of the messages that a bare TCP reader asks its peer for.
         #[serde(default)]
         load_interval: Option<Duration>,
+        /// The program to start, for a subject that is one of somebody else's.
+        #[serde(default)]
+        program: Option<Box<Program>>,
+    },
+    /// Subject: say which options the kernel has for a connection of this trial's program.
+    Inspect {
+        /// The trial.
+        trial: TrialId,
+        /// The number of the connection among the trial's.
+        attempt: u32,
+        /// The connection.
+        tuple: Tuple,
+    },
+    /// Proxy: stand between this trial's client and the broker.
+    Relay {
+        /// The trial.
+        trial: TrialId,
+        /// Where the client finds the broker.
+        listen: SocketAddrV4,
+        /// Where it is.
+        upstream: SocketAddrV4,
+        /// The trial's queue: who subscribes to it is the consumer.
+        queue: String,
     },
     /// Subject: a bare TCP writer whose peer does not read may begin to fill the peer's window.
     Fill {
@@ -61,6 +101,9 @@ pub enum Command {
         target: Target,
         /// Time between two messages.
         interval: Duration,
+        /// What the messages are, where they are more than their numbers.
+        #[serde(default)]
+        task: Option<Task>,
     },
     /// Producer: publish this message once more, now.
     Republish {
@@ -119,7 +162,7 @@ mod tests {
     #[test]
     fn commands_survive_the_line() {
         let server = "10.128.128.1:5672".parse().unwrap();
-        let target = Target { server, queue: "q".into(), user: "u\n".into(), password: "p".into() };
+        let target = Target { server, vhost: "/".into(), queue: "q".into(), user: "u\n".into(), password: "p".into() };
         let settings = Settings {
             subject: SubjectKind::Lapin,
             connect_timeout: Setting::After(Duration::from_millis(1500)),
@@ -135,11 +178,26 @@ mod tests {
             heartbeat_thread: None,
             sync_call: None,
             sysctl: [("tcp_retries2".to_string(), 5)].into(),
+            client: serde_json::Map::new(),
         };
         let load_interval = Some(Duration::from_micros(333_333));
         for command in [
-            Command::Open { trial: 1, target: target.clone(), settings: Box::new(settings), load_interval },
-            Command::Publish { trial: 2, broker: BrokerKind::Redis, target, interval: Duration::from_secs(1) },
+            Command::Open {
+                trial: 1,
+                target: target.clone(),
+                settings: Box::new(settings),
+                load_interval,
+                program: None,
+            },
+            Command::Publish {
+                trial: 2,
+                broker: BrokerKind::Redis,
+                target,
+                interval: Duration::from_secs(1),
+                task: Some(Task { name: "t".into(), first_due: Some(Offset(7)) }),
+            },
+            Command::Relay { trial: 5, listen: server, upstream: server, queue: "q".into() },
+            Command::Inspect { trial: 5, attempt: 2, tuple: Tuple { local: server, peer: server } },
             Command::Fill { trial: 4 },
             Command::Republish { trial: 5, message: 6 },
             Command::Reap {

@@ -2,7 +2,8 @@
 
 use super::amqp::{self, FRAME_MAX, Wishes};
 use super::causes;
-use super::protocol::Target;
+use super::celery_task;
+use super::protocol::{Target, Task};
 use super::report::Reporter;
 use super::schedule::Schedule;
 use super::stop::Stop;
@@ -22,7 +23,7 @@ use tokio::sync::Mutex;
 /// Between two attempts to reach a broker that is gone.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The link to one broker; opened when first needed, opened again when it broke.
+/// The link to one broker and virtual host; opened when first needed, opened again when it broke.
 #[derive(Default)]
 struct Link {
     open: Mutex<Option<(Connection, Channel)>>,
@@ -32,7 +33,7 @@ pub(super) struct Publisher {
     reporter: Reporter,
     tasks: Option<TaskLog>,
     runtime: Option<Runtime>,
-    links: HashMap<SocketAddrV4, Arc<Link>>,
+    links: HashMap<(SocketAddrV4, String), Arc<Link>>,
     trials: HashMap<TrialId, Arc<Numbered>>,
 }
 
@@ -42,11 +43,11 @@ impl Publisher {
         Ok(Self { reporter, tasks, runtime: Some(runtime), links: HashMap::new(), trials: HashMap::new() })
     }
 
-    pub fn publish(&mut self, trial: TrialId, target: Target, interval: Duration) {
+    pub fn publish(&mut self, trial: TrialId, target: Target, interval: Duration, task: Option<Task>) {
         self.close(trial);
-        let link = self.links.entry(target.server).or_default().clone();
+        let link = self.links.entry((target.server, target.vhost.clone())).or_default().clone();
         let (stop, reporter, tasks) = (Stop::default(), self.reporter.clone(), self.tasks.clone());
-        let numbered = Arc::new(Numbered { trial, target, interval, link, stop, reporter, tasks });
+        let numbered = Arc::new(Numbered { trial, target, interval, task, link, stop, reporter, tasks });
         self.trials.insert(trial, numbered.clone());
         if let Some(runtime) = &self.runtime {
             runtime.spawn(async move { numbered.run().await });
@@ -118,6 +119,7 @@ struct Numbered {
     trial: TrialId,
     target: Target,
     interval: Duration,
+    task: Option<Task>,
     link: Arc<Link>,
     stop: Stop,
     reporter: Reporter,
@@ -145,11 +147,16 @@ impl Numbered {
 
     async fn publish(&self, channel: &Channel, message: &mut u64) -> lapin::Result<()> {
         let queue = self.target.queue.as_str();
-        amqp::declare(channel, queue).await?;
+        // Celery declares its queues durable, and the first to declare decides.
+        amqp::declare(channel, queue, self.task.is_some()).await?;
         let mut schedule = Schedule::staggered(self.reporter.now(), self.interval, self.trial);
         loop {
-            tokio::time::sleep(schedule.wait(self.reporter.now())).await;
-            schedule.advance();
+            // A task with an ETA has to be in the worker's hands before the cut: it goes ahead of the schedule.
+            let ahead = *message == 0 && self.task.as_ref().is_some_and(|task| task.first_due.is_some());
+            if !ahead {
+                tokio::time::sleep(schedule.wait(self.reporter.now())).await;
+                schedule.advance();
+            }
             // Before the call: the segment leaves during it. And before the task is written down, whose age counts from
             // here.
             let at = self.reporter.now();
@@ -173,8 +180,14 @@ impl Numbered {
     }
 
     async fn hand_over(&self, channel: &Channel, message: u64) -> lapin::Result<PublisherConfirm> {
-        let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
-        let (queue, payload) = (self.target.queue.as_str(), message.to_string());
+        let (payload, properties) = match &self.task {
+            None => (message.to_string(), BasicProperties::default()),
+            Some(task) => {
+                let due = task.first_due.filter(|_| message == 0).map(|due| self.reporter.wall_of(due));
+                celery_task::message(&task.name, self.trial, message, due)
+            }
+        };
+        let (options, queue) = (BasicPublishOptions::default(), self.target.queue.as_str());
         channel.basic_publish("".into(), queue.into(), options, payload.as_bytes(), properties).await
     }
 

@@ -42,7 +42,9 @@ impl Role for Reaper {
             | Command::Publish { trial, .. }
             | Command::Republish { trial, .. }
             | Command::Fill { trial }
-            | Command::Call { trial } => {
+            | Command::Call { trial }
+            | Command::Inspect { trial, .. }
+            | Command::Relay { trial, .. } => {
                 self.reporter.note(format!("the reaper knows tasks only, no connection of trial {trial}"));
             }
         }

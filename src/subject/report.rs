@@ -35,6 +35,16 @@ impl Reporter {
         self.clock.now()
     }
 
+    /// The wall clock at an instant of the run, in nanoseconds since 1970.
+    pub fn wall_of(&self, at: Offset) -> i64 {
+        self.clock.wall_of(at)
+    }
+
+    /// An absolute reading of `CLOCK_MONOTONIC` on the run's clock.
+    pub fn offset_of_monotonic(&self, monotonic_ns: i64) -> Offset {
+        self.clock.offset_of_monotonic(monotonic_ns)
+    }
+
     /// Reports what happened at `offset`.
     pub fn event(&self, offset: Offset, trial: TrialId, kind: Kind) {
         self.report(Report::Event { event: Event::of_trial(offset, self.source, trial, kind) });

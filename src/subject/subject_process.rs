@@ -2,12 +2,14 @@
 
 use super::attempts::Trial;
 use super::child::{self, Role};
+use super::command::Running;
 use super::protocol::Command;
 use super::report::Reporter;
 use super::stop::{Gate, Stop};
 use super::tasks::TaskLog;
 use super::{amqp_blocking, lapin_client, redis_client, tcp_reader, tcp_writer};
-use crate::events::Source;
+use crate::clients::Program;
+use crate::events::{Kind, Source};
 use crate::scenario::SubjectKind;
 use crate::units::TrialId;
 use std::collections::HashMap;
@@ -33,6 +35,7 @@ pub(super) fn main(args: &[String]) -> i32 {
             reporter: reporter.clone(),
             tasks: TaskLog::of_args(args)?,
             open: HashMap::new(),
+            programs: HashMap::new(),
             threads: Arc::new(Gate::new(OPENING)),
             openings: Arc::new(Semaphore::new(OPENING)),
             runtime: None,
@@ -45,6 +48,8 @@ struct Subjects {
     /// The task store, where there is a reaper.
     tasks: Option<TaskLog>,
     open: HashMap<TrialId, Arc<Stop>>,
+    /// Programs of somebody else's that run.
+    programs: HashMap<TrialId, Running>,
     threads: Arc<Gate>,
     openings: Arc<Semaphore>,
     /// Started with the first client that needs it.
@@ -54,7 +59,7 @@ struct Subjects {
 impl Role for Subjects {
     fn command(&mut self, command: Command) {
         match command {
-            Command::Open { trial, target, settings, load_interval } => {
+            Command::Open { trial, target, settings, load_interval, program } => {
                 let stop = Arc::new(Stop::default());
                 let old = self.open.insert(trial, stop.clone());
                 if let Some(old) = old {
@@ -63,7 +68,7 @@ impl Role for Subjects {
                 }
                 let (reporter, tasks) = (self.reporter.clone(), self.tasks.clone());
                 let trial = Trial { id: trial, target, settings: *settings, load_interval, reporter, tasks, stop };
-                if let Err(error) = self.start(trial) {
+                if let Err(error) = self.start(trial, program) {
                     self.reporter.note(format!("cannot start a client: {error}"));
                 }
             }
@@ -81,6 +86,17 @@ impl Role for Subjects {
                 if let Some(stop) = self.open.remove(&trial) {
                     stop.stop();
                 }
+                if let Some(program) = self.programs.remove(&trial) {
+                    program.end();
+                }
+            }
+            Command::Inspect { trial, attempt, tuple } => {
+                if let Some(effective) = self.programs.get(&trial).and_then(|program| program.options(tuple)) {
+                    self.reporter.event(self.reporter.now(), trial, Kind::Options { attempt, effective });
+                }
+            }
+            Command::Relay { trial, .. } => {
+                self.reporter.note(format!("a subject is no proxy; trial {trial} ignored"));
             }
             Command::Publish { trial, .. } | Command::Republish { trial, .. } => {
                 self.reporter.note(format!("a subject does not publish; trial {trial} ignored"));
@@ -92,12 +108,18 @@ impl Role for Subjects {
 }
 
 impl Subjects {
-    fn start(&mut self, trial: Trial) -> io::Result<()> {
+    fn start(&mut self, trial: Trial, program: Option<Box<Program>>) -> io::Result<()> {
         let run = match trial.settings.subject {
             SubjectKind::TcpReader => tcp_reader::run,
             SubjectKind::TcpWriter => tcp_writer::run,
             SubjectKind::RedisBlocking => redis_client::run,
             SubjectKind::AmqpBlocking => amqp_blocking::run,
+            SubjectKind::Celery => {
+                let program = program.ok_or_else(|| io::Error::other("no program was named"))?;
+                let id = trial.id;
+                self.programs.insert(id, Running::start(trial, *program)?);
+                return Ok(());
+            }
             SubjectKind::Lapin => {
                 let gate = self.openings.clone();
                 self.runtime()?.spawn(lapin_client::run(trial, gate));
@@ -120,6 +142,7 @@ impl Subjects {
 
 impl Drop for Subjects {
     fn drop(&mut self) {
+        self.programs.values().for_each(Running::end);
         // Clients that still wait for the kernel must not hold the process up: its end closes their sockets.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

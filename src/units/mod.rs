@@ -3,10 +3,12 @@
 //! Every duration that a person writes carries its unit (`250ms`, `10s`, `30m`, `1h`); a bare number is refused,
 //! because "60" is how a timeout of a minute becomes one of 60 ms. What this room leaves out: any clock.
 
+mod calendar;
 mod duration;
 mod offset;
 mod pace;
 
+pub use calendar::{iso_8601, utc_date_time};
 pub use duration::{DurationError, Setting, parse_duration, parse_rate, print_duration, seconds};
 pub use offset::Offset;
 pub use pace::Pace;

@@ -4,7 +4,7 @@ use super::ConnectionRow;
 use super::timeline::{Attempt, Timeline};
 use super::trial::Case;
 use super::watcher;
-use crate::scenario::Scope;
+use crate::scenario::{Act, Scope};
 use crate::units::Offset;
 
 pub(super) fn rows(case: &Case<'_>, t: &Timeline) -> Vec<ConnectionRow> {
@@ -16,7 +16,7 @@ fn row(case: &Case<'_>, t: &Timeline, number: u32, attempt: &Attempt) -> Connect
     ConnectionRow {
         trial: case.trial.id,
         conn_id: format!("{}.{number}", case.trial.id),
-        role: "consumer".to_string(),
+        role: role(case, attempt),
         local: attempt.connected.map(|(_, tuple)| tuple.local),
         peer: attempt.connected.map(|(_, tuple)| tuple.peer),
         cut: is_cut(case, t, attempt),
@@ -32,10 +32,25 @@ fn row(case: &Case<'_>, t: &Timeline, number: u32, attempt: &Attempt) -> Connect
     }
 }
 
+/// A client of our own has one connection, which consumes; of another's, only its traffic tells, and an empty role is not
+/// known.
+fn role(case: &Case<'_>, attempt: &Attempt) -> String {
+    match &attempt.role {
+        Some(role) => role.clone(),
+        None if case.arm.settings.subject.is_command() => String::new(),
+        None => "consumer".to_string(),
+    }
+}
+
 /// Whether the fault lay on this connection or attempt. In the scope `host` it lies on whatever goes between the two
 /// addresses, also on a handshake that never got through.
 fn is_cut(case: &Case<'_>, t: &Timeline, attempt: &Attempt) -> bool {
     let Some(applied) = t.applied.filter(|_| !case.fault.is_control()) else { return false };
+    // A proxy is frozen with all connections that go through it.
+    if case.fault.act == Some(Act::FreezeProxy) && case.fault.scope == Scope::Flow {
+        let there = attempt.connected.is_some_and(|(at, _)| at < applied.after);
+        return there && attempt.local_end().is_none_or(|end| end >= applied.before);
+    }
     let named = match (case.fault.scope, attempt.connected) {
         (Scope::Flow, connected) => connected.is_some_and(|(_, tuple)| tuple == applied.tuple),
         (Scope::Host, Some((_, tuple))) => {

@@ -53,7 +53,7 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
             Kind::Reaped { rule, .. } if row.reaped_s.is_none() => {
                 (row.reaped_s, row.reaped_by) = (Some(at), rule.clone());
             }
-            Kind::PeerReceived { .. } => {
+            Kind::PeerReceived { .. } | Kind::Effect { .. } => {
                 let attempt = by.sent;
                 by.delivered.get_or_insert((at, attempt));
                 row.delivered_n += 1;
@@ -89,6 +89,7 @@ fn message_of(kind: &Kind) -> Option<u64> {
         | Kind::Finished { message, .. }
         | Kind::Requeued { message }
         | Kind::Reaped { message, .. }
+        | Kind::Effect { message }
         | Kind::Confirmed { message }
         | Kind::PeerReceived { message } => Some(*message),
         _ => None,

@@ -39,6 +39,7 @@ fn tuple_of(kind: &Kind) -> Option<Tuple> {
         | Kind::PeerEnded { tuple, .. }
         | Kind::KernelEnd { tuple, .. }
         | Kind::Snapshot { tuple, .. }
+        | Kind::Role { tuple, .. }
         | Kind::BrokerEnd { tuple, .. }
         | Kind::FaultApplied { tuple, .. } => Some(*tuple),
         _ => None,
@@ -77,6 +78,8 @@ pub(super) struct Attempt {
     pub connected: Option<(Offset, Tuple)>,
     pub options: Option<EffectiveOptions>,
     pub ready: Option<Offset>,
+    /// What it was for, where its traffic told.
+    pub role: Option<String>,
     pub failed: Option<(Offset, Cause)>,
     pub notice: Option<(Offset, Cause)>,
     pub kernel_end: Option<KernelEnd>,
@@ -181,6 +184,7 @@ impl Timeline {
     fn take_by_tuple(&mut self, at: Offset, kind: &Kind) {
         let Some(attempt) = tuple_of(kind).and_then(|tuple| self.owner(tuple, at)) else { return };
         match kind {
+            Kind::Role { role, .. } => attempt.role = Some(role.clone()),
             Kind::Snapshot { socket, .. } => attempt.snapshots.push((at, socket.clone())),
             Kind::KernelEnd { errno, not_before, by, .. } => match &mut attempt.kernel_end {
                 // The first sighting dates the end; a later one may still know the error.

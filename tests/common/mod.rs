@@ -74,6 +74,7 @@ impl Setup {
             heartbeat_thread: None,
             sync_call: None,
             sysctl: BTreeMap::new(),
+            client: serde_json::Map::new(),
         };
         Arm { name: name.into(), settings, trials, load: true }
     }
@@ -129,6 +130,7 @@ pub fn plan(arms: Vec<Arm>, faults: Vec<Fault>, horizon_s: f64, gates: Vec<Gate>
         arms,
         faults,
         load_interval: None,
+        eta: None,
         gates,
         reaper: None,
         tasks: None,

@@ -42,7 +42,16 @@ fn place() -> (tempfile::TempDir, RouterNs) {
 }
 
 fn spec<'a>(name: &str, dir: &std::path::Path, arms: Vec<ArmNet>, brokers: &'a BrokerSettings) -> LabSpec<'a> {
-    LabSpec { run_id: run_id(name), work_dir: dir.to_path_buf(), arms, brokers, nofile: 8_192, router: RouterNs::New }
+    LabSpec {
+        run_id: run_id(name),
+        work_dir: dir.to_path_buf(),
+        arms,
+        brokers,
+        nofile: 8_192,
+        router: RouterNs::New,
+        proxied: false,
+        vhosts: Vec::new(),
+    }
 }
 
 fn connect(ns: &NetNs, to: Ipv4Addr, port: u16) -> TcpStream {

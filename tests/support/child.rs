@@ -158,6 +158,7 @@ pub fn settings(subject: SubjectKind) -> Settings {
         link: None,
         heartbeat_thread: None,
         sync_call: None,
+        client: serde_json::Map::new(),
         sysctl: BTreeMap::new(),
     }
 }
@@ -167,9 +168,9 @@ pub fn some(seconds: f64) -> Setting {
 }
 
 pub fn target(server: SocketAddrV4, trial: TrialId) -> Target {
-    Target { server, queue: format!("trial-{trial}"), user: String::new(), password: String::new() }
+    Target { server, vhost: "/".into(), queue: format!("trial-{trial}"), user: String::new(), password: String::new() }
 }
 
 pub fn open(server: SocketAddrV4, trial: TrialId, settings: Settings, load_interval: Option<Duration>) -> Command {
-    Command::Open { trial, target: target(server, trial), settings: Box::new(settings), load_interval }
+    Command::Open { trial, target: target(server, trial), settings: Box::new(settings), load_interval, program: None }
 }

@@ -1,12 +1,14 @@
-//! What a fault does beyond the path: it stops or kills the processes of a broker, and looks whether it took effect.
+//! What a fault does beyond the path: it stops or kills the processes of a broker, or the proxy before it, and looks
+//! whether it took effect.
 //!
 //! Every process of the broker is meant, its helpers too, found as the descendants of the one that the lab started. One
-//! act hits every connection to the broker: it is done once, and each trial is told its instants.
+//! act hits every connection to the broker: it is done once, and each trial is told its instants. A proxy is one trial's:
+//! the processes of the connections that are there are meant, in the scope `host` also the one that accepts others.
 
 use crate::fault::Applied;
 use crate::host::clock::Clock;
 use crate::host::procfs::{self, Identity, RunState};
-use crate::scenario::Act;
+use crate::scenario::{Act, Scope};
 use nix::sys::signal::Signal;
 use std::time::Duration;
 
@@ -17,6 +19,10 @@ const EFFECT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Default)]
 pub struct Actor {
     roots: Vec<u32>,
+    /// Whether only the descendants are meant.
+    below: bool,
+    /// Whose processes they are, in words.
+    whose: &'static str,
     /// Those that the last act hit.
     hit: Vec<Identity>,
     done: Option<Applied>,
@@ -38,7 +44,7 @@ pub struct Proof {
 /// The signal of an act, and how its processes are afterwards; `None` where none is meant.
 fn means(act: Act) -> Option<(Signal, RunState)> {
     match act {
-        Act::FreezeBroker => Some((Signal::SIGSTOP, RunState::Stopped)),
+        Act::FreezeBroker | Act::FreezeProxy => Some((Signal::SIGSTOP, RunState::Stopped)),
         Act::KillBroker => Some((Signal::SIGKILL, RunState::Gone)),
         Act::RebootHost => None,
     }
@@ -48,7 +54,13 @@ impl Actor {
     /// Over these processes and their descendants.
     #[must_use]
     pub fn new(roots: Vec<u32>) -> Self {
-        Self { roots, ..Self::default() }
+        Self { roots, whose: "the broker", ..Self::default() }
+    }
+
+    /// Over the proxy of one trial: the process that accepts its connections, and one for each of them.
+    #[must_use]
+    pub fn of_proxy(acceptor: u32, scope: Scope) -> Self {
+        Self { roots: vec![acceptor], below: scope == Scope::Flow, whose: "the proxy", ..Self::default() }
     }
 
     /// Does it, once: later calls tell the same instants.
@@ -62,9 +74,10 @@ impl Actor {
         if let Some(applied) = self.done {
             return Ok(applied);
         }
-        self.hit = self.roots.iter().flat_map(|root| procfs::tree(*root)).collect();
+        let meant = |process: &Identity| !self.below || !self.roots.contains(&process.pid);
+        self.hit = self.roots.iter().flat_map(|root| procfs::tree(*root)).filter(meant).collect();
         if self.hit.is_empty() {
-            return Err("the broker has no process that could be hit".to_string());
+            return Err(format!("{} has no process that could be hit", self.whose));
         }
         let applied = self.signal(clock, signal, state)?;
         self.done = Some(applied);
@@ -78,7 +91,7 @@ impl Actor {
     pub fn heal(&mut self, clock: Clock, act: Act) -> Result<Applied, String> {
         match (act, self.healed) {
             (_, Some(healed)) => Ok(healed),
-            (Act::FreezeBroker, None) => {
+            (Act::FreezeBroker | Act::FreezeProxy, None) => {
                 let healed = self.signal(clock, Signal::SIGCONT, RunState::Running)?;
                 self.healed = Some(healed);
                 Ok(healed)
@@ -108,8 +121,8 @@ impl Actor {
         let n = self.hit.len();
         Proof {
             what: match odd {
-                0 => format!("all {n} processes of the broker are {}", wanted.words()),
-                odd => format!("{odd} of {n} processes of the broker are not {}", wanted.words()),
+                0 => format!("all {n} processes of {} are {}", self.whose, wanted.words()),
+                odd => format!("{odd} of {n} processes of {} are not {}", self.whose, wanted.words()),
             },
             holds: odd == 0 && n > 0,
         }
@@ -132,6 +145,10 @@ impl Actor {
             std::thread::sleep(LOOK);
         }
         let after = clock.now();
-        if settled() { Ok(Applied { before, after }) } else { Err(format!("the broker is not {} yet", state.words())) }
+        if settled() {
+            Ok(Applied { before, after })
+        } else {
+            Err(format!("{} is not {} yet", self.whose, state.words()))
+        }
     }
 }

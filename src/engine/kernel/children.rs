@@ -95,6 +95,15 @@ impl Child {
         }
     }
 
+    /// Ends it at once: it may be stopped, and has nothing to say any more.
+    ///
+    /// # Errors
+    /// When it can't be waited for.
+    pub fn end(mut self) -> io::Result<()> {
+        self.commands = None;
+        self.process.kill().map(drop)
+    }
+
     /// Asks for an orderly end, waits for it, kills what does not come.
     ///
     /// # Errors

@@ -82,6 +82,8 @@ pub enum Request {
     },
     /// The processes that an act on the broker hits, with their descendants.
     Brokers(Vec<u32>),
+    /// The process that accepts connections before the broker, for each trial that has one.
+    Proxies(Vec<(TrialId, u32)>),
     /// Read and report one trial's counters.
     Certify(TrialId),
     /// Read and report one trial's counters for the last time, and forget what is still planned for it.
@@ -122,6 +124,9 @@ pub struct Cutter {
     /// What each trial is under that has an act on the broker.
     acts: HashMap<TrialId, Act>,
     actor: Actor,
+    /// One a proxy, made at its cut.
+    proxies: HashMap<TrialId, u32>,
+    proxy_actors: HashMap<TrialId, Actor>,
     /// Trials whose fault is in force and whose first drop has not been seen, with the time of their cut.
     undropped: BTreeMap<TrialId, Offset>,
     in_force: HashMap<TrialId, bool>,
@@ -162,6 +167,8 @@ impl Cutter {
             planned: Vec::new(),
             acts: HashMap::new(),
             actor: Actor::default(),
+            proxies: HashMap::new(),
+            proxy_actors: HashMap::new(),
             undropped: BTreeMap::new(),
             in_force: HashMap::new(),
             finished: HashSet::new(),
@@ -209,8 +216,8 @@ impl Cutter {
             Request::Cut { trial, at, tuple, what, client } => {
                 self.planned.push(Planned { trial, tuple, what, client, at });
                 self.due.push(Reverse((at, Due::Cut(self.planned.len() - 1))));
-                // An act hits all connections at one instant: their counts have to be in place before it.
-                if let Some(act) = what.act.filter(|act| act.hits_all()) {
+                // What is done to processes drops nothing: the counts have to be in place before it.
+                if let Some(act) = what.act.filter(|act| act.hits_processes()) {
                     self.acts.insert(trial, act);
                     if let Err(reason) = self.install(trial, tuple, what) {
                         self.finished.insert(trial);
@@ -221,6 +228,7 @@ impl Cutter {
             Request::Again { trial, at, time } => self.due.push(Reverse((at, Due::Again(trial, time)))),
             Request::Heal { trial, at } => self.due.push(Reverse((at, Due::Heal(trial)))),
             Request::Brokers(roots) => self.actor = Actor::new(roots),
+            Request::Proxies(all) => self.proxies = all.into_iter().collect(),
             Request::Certify(trial) => self.certify(trial),
             Request::Finish { trial, why } => {
                 self.certify(trial);
@@ -267,6 +275,7 @@ impl Cutter {
         let age_at_fault_s = socket.map(|s| f64::from(s.last_data_recv_ms.min(s.last_ack_recv_ms)) / 1e3);
         let applied = match what.act {
             Some(Act::RebootHost) => self.reboot(trial, tuple, what),
+            Some(Act::FreezeProxy) => self.freeze_proxy(trial, what.scope),
             Some(act) => self.actor.act(self.clock, act),
             None => self.install(trial, tuple, what),
         };
@@ -315,6 +324,16 @@ impl Cutter {
         Ok(Applied { before: cut.before, after: healed.after })
     }
 
+    fn freeze_proxy(&mut self, trial: TrialId, scope: Scope) -> Result<Applied, String> {
+        let acceptor = self.proxies.get(&trial).copied().ok_or("the trial has no proxy")?;
+        let actor = self.proxy_actors.entry(trial).or_insert_with(|| Actor::of_proxy(acceptor, scope));
+        actor.act(self.clock, Act::FreezeProxy)
+    }
+
+    fn actor_of(&mut self, trial: TrialId) -> &mut Actor {
+        self.proxy_actors.get_mut(&trial).unwrap_or(&mut self.actor)
+    }
+
     /// Puts the trial's elements in their sets: those that count, and those that drop.
     fn install(&mut self, trial: TrialId, tuple: Tuple, what: What) -> Result<Applied, String> {
         let What { scope, drop, lease, .. } = what;
@@ -324,7 +343,8 @@ impl Cutter {
     /// Says what a look at the broker's processes shows, for a trial whose fault lies there.
     fn prove(&self, trial: TrialId) {
         if let Some(act) = self.acts.get(&trial).filter(|_| self.in_force.get(&trial) == Some(&true)) {
-            let super::actor::Proof { what, holds } = self.actor.proof(*act);
+            let actor = self.proxy_actors.get(&trial).unwrap_or(&self.actor);
+            let super::actor::Proof { what, holds } = actor.proof(*act);
             self.say(trial, Kind::Proof { what, holds });
         }
     }
@@ -335,8 +355,9 @@ impl Cutter {
             return;
         }
         self.certify(trial);
-        let healed = match self.acts.get(&trial) {
-            Some(act) => self.actor.heal(self.clock, *act),
+        let clock = self.clock;
+        let healed = match self.acts.get(&trial).copied() {
+            Some(act) => self.actor_of(trial).heal(clock, act),
             None => self.table.heal(trial).map_err(|error| error.to_string()),
         };
         match healed {

@@ -9,6 +9,8 @@ mod cutter;
 mod descriptors;
 mod looks;
 mod observers;
+mod outside;
+mod owned;
 mod registry;
 mod run;
 mod tracker;
@@ -24,6 +26,8 @@ use crate::events::Event;
 pub enum Message {
     /// Something happened.
     Event(Event),
+    /// A socket of a client that is watched from outside changed its state.
+    Socket(outside::SocketChange),
     /// News of a child process, by its index.
     Child(usize, children::ChildNews),
     /// SIGINT, SIGTERM or SIGHUP.

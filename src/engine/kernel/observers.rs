@@ -2,6 +2,7 @@
 
 use super::Message;
 use super::looks::Told;
+use super::owned::Owned;
 use super::registry::Registry;
 use super::watch::Watch;
 use crate::events::Event;
@@ -30,6 +31,7 @@ pub struct Observers {
     logs: Vec<LogWatch>,
     clients: Vec<ClientsWatch>,
     sources: Vec<String>,
+    trace_opened: bool,
 }
 
 impl Observers {
@@ -43,6 +45,7 @@ impl Observers {
         events: &Sender<Message>,
         lab: &Lab,
         sockets: Vec<SockDiag>,
+        outside: Owned,
     ) -> io::Result<Self> {
         let (told, news) = channel();
         let (end, trace) = std::io::pipe()?;
@@ -54,11 +57,12 @@ impl Observers {
             logs: Vec::new(),
             clients: Vec::new(),
             sources: Vec::new(),
+            trace_opened: false,
         };
         let traced = match Traces::open(clock) {
             Ok(traces) => {
                 let watch = watch.clone();
-                this.thread("tracepoints", move || watch.trace(traces, &end))?;
+                this.thread("tracepoints", move || watch.trace(traces, &end, outside))?;
                 this.sources.push("kernel_end: tracepoint".into());
                 true
             }
@@ -69,6 +73,7 @@ impl Observers {
                 false
             }
         };
+        this.trace_opened = traced;
         this.thread("sock_diag", move || watch.sockets(sockets, !traced, &news))?;
         this.brokers(clock, registry, events, lab)?;
         Ok(this)
@@ -111,6 +116,11 @@ impl Observers {
         }
     }
 
+    /// Whether the kernel tells of every change of a socket.
+    pub fn traced(&self) -> bool {
+        self.trace_opened
+    }
+
     /// Which observation comes from where.
     pub fn sources(&self) -> Vec<String> {
         self.sources.clone()
@@ -136,7 +146,8 @@ impl Observers {
 /// The brokers know connections by name only; the trial is added on the way.
 fn name_trials(ends: &Receiver<Event>, registry: &Registry, events: &Sender<Message>) {
     for mut event in ends {
-        if let crate::events::Kind::BrokerEnd { tuple, .. } = &event.kind {
+        if let crate::events::Kind::BrokerEnd { tuple, .. } = &mut event.kind {
+            *tuple = registry.client_of(*tuple);
             event.trial = registry.get(tuple).map(|known| known.trial);
         }
         // What is not a trial's connection (the producer's, the harness's own) tells nothing about the trials.

@@ -14,7 +14,7 @@ pub struct Known {
 
 /// Shared by all threads of the engine.
 #[derive(Debug, Clone, Default)]
-pub struct Registry(Arc<Mutex<HashMap<Tuple, Known>>>);
+pub struct Registry(Arc<Mutex<HashMap<Tuple, Known>>>, Arc<Mutex<HashMap<Tuple, Tuple>>>);
 
 impl Registry {
     /// A poisoned lock still holds a whole map: no writer leaves it half-done.
@@ -25,6 +25,16 @@ impl Registry {
     /// A connection was made.
     pub fn add(&self, tuple: Tuple, trial: TrialId) {
         self.map().insert(tuple, Known { trial });
+    }
+
+    /// A proxy stands in a connection: its own one to the broker is this one.
+    pub fn relayed(&self, tuple: Tuple, upstream: Tuple) {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner).insert(upstream, tuple);
+    }
+
+    /// The connection of a client that the broker knows by this name.
+    pub fn client_of(&self, broker: Tuple) -> Tuple {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner).get(&broker).copied().unwrap_or(broker)
     }
 
     /// What is known of a connection.

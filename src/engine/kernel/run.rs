@@ -5,12 +5,16 @@ use super::children::{Child, ChildNews};
 use super::cutter::{Cutter, Request, What};
 use super::looks::Told;
 use super::observers::Observers;
+use super::outside::Outside;
+use super::owned::Owned;
 use super::registry::Registry;
 use super::tracker::{Order, Tracker};
+use crate::clients::{self, Program, Where};
 use crate::engine::job::{Facts, Job};
 use crate::events::{Event, Kind, Source, Tuple};
 use crate::fault::FaultTable;
 use crate::host::clock::Clock;
+use crate::host::guest::in_user_mode_linux;
 use crate::host::netns::NetNs;
 use crate::host::process::{nofile_within_reach, on_end};
 use crate::host::userns::mapped_user;
@@ -19,9 +23,9 @@ use crate::lab::{ADMIN, ArmNet, Broker, Lab, LabError, LabSpec, Patience, Router
 use crate::observe::SockDiag;
 use crate::plan::{self, Plan};
 use crate::reaper::TaskStore;
-use crate::scenario::{Act, BrokerKind};
-use crate::store::{EventLog, MemoryUse, RunDir, StoreError};
-use crate::subject::protocol::{Command, Target};
+use crate::scenario::{Act, BrokerKind, Settings};
+use crate::store::{EventLog, LOGS, MemoryUse, RunDir, StoreError};
+use crate::subject::protocol::{Command, Target, Task};
 use crate::units::{Offset, Pace, TrialId, seconds};
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
@@ -33,6 +37,8 @@ use thiserror::Error;
 
 /// The embedded peer's name among the children.
 const PEER: &str = "peer";
+/// The proxies' names begin with this.
+const PROXY: &str = "proxy";
 /// How long connections may take to be consuming before their trials are void.
 const OPEN_PATIENCE: Duration = Duration::from_secs(60);
 /// Time between two words about the progress, by the time since the run began.
@@ -70,6 +76,7 @@ fn store(e: StoreError) -> EngineError {
 
 /// Everything that is alive during a run.
 struct Run<'a> {
+    job: &'a Job,
     plan: &'a Plan,
     clock: Clock,
     lab: Lab,
@@ -82,6 +89,7 @@ struct Run<'a> {
     cutter: Option<JoinHandle<FaultTable>>,
     registry: Registry,
     observers: Observers,
+    outside: Outside,
     inbox: Receiver<Message>,
     facts: Facts,
 }
@@ -179,7 +187,28 @@ fn lab_spec(job: &Job) -> LabSpec<'_> {
         brokers: &scenario.broker,
         nofile: NOFILE,
         router: RouterNs::Current,
+        proxied: proxied(&job.plan),
+        // A virtual host each: clients of one virtual host talk to each other.
+        vhosts: job.plan.trials.iter().filter(|t| is_command(&job.plan, t.arm)).map(|t| vhost(t.id)).collect(),
     }
+}
+
+/// Whether a proxy stands before the broker.
+fn proxied(plan: &Plan) -> bool {
+    plan.scenario.faults.iter().any(|fault| fault.act == Some(Act::FreezeProxy))
+}
+
+/// Whether the subjects of an arm are programs of somebody else's.
+fn is_command(plan: &Plan, arm: usize) -> bool {
+    plan.scenario.arms.get(arm).is_some_and(|arm| arm.settings.subject.is_command())
+}
+
+fn vhost(trial: TrialId) -> String {
+    format!("halfopen.{trial}")
+}
+
+fn queue(trial: TrialId) -> String {
+    format!("halfopen.{trial}")
 }
 
 /// What the run may do less than root on the machine itself could, where that is so.
@@ -199,6 +228,7 @@ impl<'a> Run<'a> {
         inbox: Receiver<Message>,
         mut facts: Facts,
     ) -> Result<Self, EngineError> {
+        let plan = &job.plan;
         for broker in &lab.brokers {
             let version = broker.version.clone().unwrap_or_else(|| "unknown".to_string());
             facts.brokers.insert(broker.kind.name().to_string(), version);
@@ -210,7 +240,17 @@ impl<'a> Run<'a> {
             lab.clients.iter().map(|ns| SockDiag::open(ns).map_err(|e| EngineError::Cannot(e.to_string()))).collect()
         };
         let registry = Registry::default();
-        let observers = Observers::start(clock, &registry, &sender, &lab, diags()?).map_err(harness("observers"))?;
+        let outside = Outside::of(plan);
+        // A guest is a machine of its own: all of its sockets are of this run.
+        let known = if in_user_mode_linux() { Vec::new() } else { diags()? };
+        let owned = Owned::new(outside.pairs(), known);
+        let observers = Observers::start(clock, &registry, &sender, &lab, diags()?, owned);
+        let observers = observers.map_err(harness("observers"))?;
+        if !outside.pairs().is_empty() && !observers.traced() {
+            let text = "clients from outside are followed by the kernel's tracepoints, which can't be had here; run as root, or \
+                        with --lab vm";
+            return Err(EngineError::Cannot(text.to_string()));
+        }
         facts.sources.extend(observers.sources());
         facts.sources.extend(rights());
         let mut far_ends = SockDiag::open(&lab.server).map_err(|e| EngineError::Cannot(e.to_string()))?;
@@ -233,6 +273,7 @@ impl<'a> Run<'a> {
             facts.sources.push(format!("cuts: at ordinary priority ({why})"));
         }
         let mut run = Self {
+            job,
             plan: &job.plan,
             clock,
             lab,
@@ -243,6 +284,7 @@ impl<'a> Run<'a> {
             cutter: Some(cutter),
             registry,
             observers,
+            outside,
             inbox,
             facts,
         };
@@ -252,6 +294,7 @@ impl<'a> Run<'a> {
         }
         run.start_children(job, &sender)?;
         run.ask(Request::Brokers(run.broker_pids()));
+        run.ask(Request::Proxies(run.proxy_pids()));
         Ok(run)
     }
 
@@ -290,6 +333,11 @@ impl<'a> Run<'a> {
             let nowhere = NetNs::create("reaper").map_err(harness("reaper"))?;
             self.reaper = Some(add(&[&["__reaper"], store.as_slice()].concat(), "reaper", &nowhere)?);
         }
+        if let Some(ns) = &self.lab.proxy {
+            for trial in &self.plan.trials {
+                add(&["__proxy"], &format!("{PROXY} {}", trial.id), ns)?;
+            }
+        }
         Ok(())
     }
 
@@ -310,11 +358,12 @@ impl<'a> Run<'a> {
             };
             match message {
                 Ok(Message::Event(event)) => {
-                    self.note(&event);
-                    events.append(&event).map_err(store)?;
-                    if let Some(tracker) = &mut tracker {
-                        orders.extend(tracker.on_event(&event));
-                    }
+                    let all = self.outside.on_event(event);
+                    orders.extend(self.take(&all, events, tracker.as_mut())?);
+                }
+                Ok(Message::Socket(change)) => {
+                    let all = self.outside.on_socket(change);
+                    orders.extend(self.take(&all, events, tracker.as_mut())?);
                 }
                 Ok(Message::Child(index, ChildNews::Hello(versions))) => {
                     self.facts.clients.extend(versions);
@@ -362,6 +411,30 @@ impl<'a> Run<'a> {
                 return Ok(if interrupted { Ending::Interrupted } else { Ending::Complete });
             }
         }
+    }
+
+    /// Writes events down and lets everybody know who has to.
+    fn take(
+        &mut self,
+        all: &[Event],
+        events: &mut EventLog,
+        mut tracker: Option<&mut Tracker<'_>>,
+    ) -> Result<Vec<Order>, EngineError> {
+        let mut orders = Vec::new();
+        for event in all {
+            self.note(event);
+            events.append(event).map_err(store)?;
+            if let Some(tracker) = &mut tracker {
+                orders.extend(tracker.on_event(event));
+            }
+        }
+        Ok(orders)
+    }
+
+    /// The acceptors before the broker, by trial.
+    fn proxy_pids(&self) -> Vec<(TrialId, u32)> {
+        let trial = |child: &Child| child.name().strip_prefix(PROXY)?.trim().parse().ok();
+        self.children.iter().filter_map(|child| Some((trial(child)?, child.pid()))).collect()
     }
 
     /// The brokers' processes, the embedded peer's among them.
@@ -412,6 +485,13 @@ impl<'a> Run<'a> {
                 self.registry.add(*tuple, trial);
                 self.observers.tell(self.watch(*tuple, trial, false));
             }
+            Kind::Relayed { tuple, upstream } => self.registry.relayed(*tuple, *upstream),
+            Kind::Ready { .. } => {
+                let arm = self.arm_of(trial);
+                for (attempt, tuple) in self.outside.open(trial) {
+                    self.children[arm].send(&Command::Inspect { trial, attempt, tuple });
+                }
+            }
             Kind::FaultApplied { tuple, .. } => {
                 self.observers.tell(self.watch(*tuple, trial, true));
             }
@@ -438,10 +518,44 @@ impl<'a> Run<'a> {
     fn target(&self, trial: TrialId, server: std::net::Ipv4Addr, kind: BrokerKind) -> Target {
         let login = self.lab.broker(kind).map(|b| (b.user.clone(), b.password.clone()));
         let (user, password) = login.unwrap_or_default();
-        Target { server: SocketAddrV4::new(server, kind.port()), queue: format!("halfopen.{trial}"), user, password }
+        let vhost = if is_command(self.plan, self.arm_of(trial)) { vhost(trial) } else { "/".to_string() };
+        Target { server: SocketAddrV4::new(server, kind.port()), vhost, queue: queue(trial), user, password }
+    }
+
+    /// The program of a trial whose subject is one of somebody else's.
+    fn program(&self, trial: TrialId, settings: &Settings, target: &Target) -> Option<Program> {
+        let adapter = clients::adapter(settings.subject)?;
+        let place = Where {
+            environment: self.job.environments.get(&settings.subject)?.clone(),
+            trial,
+            broker_host: target.server.ip().to_string(),
+            broker_port: target.server.port(),
+            vhost: target.vhost.clone(),
+            queue: target.queue.clone(),
+            user: target.user.clone(),
+            password: target.password.clone(),
+            effects: work_dir().join("clients").join(trial.to_string()).join("effects"),
+            log: self.job.out.join(LOGS).join(format!("trial-{trial}.log")),
+        };
+        Some(adapter.program(settings, &place))
+    }
+
+    /// The proxies listen before the first client looks for them.
+    fn open_proxies(&mut self) {
+        for (index, trial) in
+            self.proxy_pids().into_iter().map(|(trial, _)| trial).collect::<Vec<_>>().into_iter().enumerate()
+        {
+            let Some(planned) = self.plan.trial(trial) else { continue };
+            let kind = self.plan.scenario.arms[planned.arm].settings.subject.broker();
+            let first = self.children.len() - self.plan.trials.len();
+            let (listen, upstream) =
+                (SocketAddrV4::new(planned.server, kind.port()), SocketAddrV4::new(ADMIN, kind.port()));
+            self.children[first + index].send(&Command::Relay { trial, listen, upstream, queue: queue(trial) });
+        }
     }
 
     fn open_all(&mut self) {
+        self.open_proxies();
         let plan = self.plan;
         if let (Some(reaper), Some(settings)) = (self.reaper, &plan.scenario.reaper) {
             let first = plan::first_sweep(plan.scenario.seed, settings.interval);
@@ -451,7 +565,13 @@ impl<'a> Run<'a> {
             let settings = Box::new(plan.scenario.arms[trial.arm].settings.clone());
             let target = self.target(trial.id, trial.server, settings.subject.broker());
             let load_interval = plan.scenario.load_of(&plan.scenario.arms[trial.arm]);
-            self.children[trial.arm].send(&Command::Open { trial: trial.id, target, settings, load_interval });
+            let program = self.program(trial.id, &settings, &target);
+            if let Some(adapter) = clients::adapter(settings.subject) {
+                self.facts.clients.extend(adapter.locked_versions());
+            }
+            let program = program.map(Box::new);
+            let open = Command::Open { trial: trial.id, target, settings, load_interval, program };
+            self.children[trial.arm].send(&open);
         }
     }
 
@@ -491,13 +611,15 @@ impl<'a> Run<'a> {
 
     fn carry_out(&mut self, order: Order) {
         match order {
-            Order::StartLoad(trial) => {
+            Order::StartLoad { trial, first_due } => {
                 let (Some(producer), Some(interval)) = (self.producer, self.plan.scenario.load_interval) else {
                     return;
                 };
                 let kind = self.plan.scenario.arms[self.arm_of(trial)].settings.subject.broker();
                 let target = self.target(trial, ADMIN, kind);
-                self.children[producer].send(&Command::Publish { trial, broker: kind, target, interval });
+                let subject = self.plan.scenario.arms[self.arm_of(trial)].settings.subject;
+                let task = clients::adapter(subject).map(|adapter| Task { name: adapter.task, first_due });
+                self.children[producer].send(&Command::Publish { trial, broker: kind, target, interval, task });
             }
             Order::Fill(trial) => {
                 let arm = self.arm_of(trial);
@@ -518,6 +640,7 @@ impl<'a> Run<'a> {
             Order::Certify(trial) => self.ask(Request::Certify(trial)),
             Order::End { trial, why } => {
                 self.ask(Request::Finish { trial, why });
+                self.outside.end(trial);
                 let arm = self.arm_of(trial);
                 self.children[arm].send(&Command::Close { trial });
                 if let Some(producer) = self.producer {
@@ -539,6 +662,19 @@ impl<'a> Run<'a> {
         self.facts.memory.push(MemoryUse { role: "engine".into(), processes: 1, peak_rss_bytes: own });
     }
 
+    /// Beside the logs of clients from outside the broker's is kept, its password blotted out.
+    fn keep_logs(&self) {
+        if self.job.environments.is_empty() {
+            return;
+        }
+        for broker in &self.lab.brokers {
+            let text = std::fs::read(&broker.log).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text).replace(&broker.password, "********");
+            // It is for people only: a run that lacks it is whole.
+            let _ = std::fs::write(self.job.out.join(LOGS).join(format!("{}.log", broker.kind)), text);
+        }
+    }
+
     /// Tears down in the opposite order, goes on past every error, and returns them all.
     fn close(mut self, events: &mut EventLog) -> (Facts, Result<(), EngineError>) {
         let mut errors = Vec::new();
@@ -550,7 +686,7 @@ impl<'a> Run<'a> {
         }
         let blind: Vec<String> = self.observers.stop().iter().map(|e| format!("observation: {e}")).collect();
         // A broker that was stopped or killed on purpose answers nobody, the harness included.
-        if self.plan.scenario.faults.iter().any(|fault| fault.act.is_some()) {
+        if self.plan.scenario.faults.iter().any(|fault| fault.act.is_some_and(Act::hits_all)) {
             for text in blind {
                 let note = Event::of_run(self.clock.now(), Source::Harness, Kind::Note { text });
                 errors.extend(events.append(&note).err().map(|e| e.to_string()));
@@ -560,11 +696,14 @@ impl<'a> Run<'a> {
         }
         self.measure_memory();
         let killed = self.kills_brokers();
-        let meant = |child: &Child| killed && child.name() == PEER;
-        let close = |child: Child| {
-            if meant(&child) { drop(child) } else { errors.extend(child.close().err().map(|e| e.to_string())) }
-        };
-        self.children.drain(..).for_each(close);
+        for child in self.children.drain(..) {
+            if killed && child.name() == PEER {
+                continue;
+            }
+            let closed = if child.name().starts_with(PROXY) { child.end() } else { child.close() };
+            errors.extend(closed.err().map(|e| e.to_string()));
+        }
+        self.keep_logs();
         if let Err(more) = self.lab.close() {
             errors.extend(more.iter().map(ToString::to_string));
         }

@@ -13,7 +13,12 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Order {
     /// Start this trial's numbered messages on the real broker.
-    StartLoad(TrialId),
+    StartLoad {
+        /// The trial.
+        trial: TrialId,
+        /// When the first one is due, where it is a task with an ETA.
+        first_due: Option<Offset>,
+    },
     /// Let this trial's writer fill the window of its peer, which does not read.
     Fill(TrialId),
     /// Let this trial's client make its synchronous call: the cut is in force.
@@ -135,8 +140,10 @@ impl<'a> Tracker<'a> {
                 state.ready = true;
                 self.opening -= 1;
                 let arm = &self.plan.scenario.arms[trial.arm];
-                if self.plan.scenario.load_of(arm).is_some() && arm.settings.subject.broker() != BrokerKind::None {
-                    orders.push(Order::StartLoad(id));
+                let loaded = self.plan.scenario.load_of(arm).is_some();
+                // A task with an ETA counts from the cut, which has its place only when all are ready.
+                if loaded && self.plan.scenario.eta.is_none() && arm.settings.subject.broker() != BrokerKind::None {
+                    orders.push(Order::StartLoad { trial: id, first_due: None });
                 }
             }
             Kind::Ready { .. } if state.noticed => state.recovered = true,
@@ -231,6 +238,9 @@ impl<'a> Tracker<'a> {
             };
             let fault = &self.plan.scenario.faults[trial.fault];
             let at = now + self.plan.scenario.settle + trial.phase;
+            if let Some(eta) = self.plan.scenario.eta {
+                orders.push(Order::StartLoad { trial: trial.id, first_due: Some(at + eta) });
+            }
             if !self.plan.scenario.arms[trial.arm].settings.peer_reads {
                 orders.push(Order::Fill(trial.id));
             }

@@ -6,10 +6,12 @@
 
 use super::Message;
 use super::looks::{Looks, Paces, Told};
+use super::outside::SocketChange;
+use super::owned::Owned;
 use super::registry::Registry;
 use crate::events::{Event, Kind, SocketSnapshot, Source, Tuple};
 use crate::host::clock::Clock;
-use crate::observe::{KernelEnds, PolledEnds, SockDiag, States, Traces};
+use crate::observe::{KernelEnds, PolledEnds, SockDiag, States, TraceWhat, Traces};
 use crate::units::{Offset, Pace, TrialId};
 use std::collections::BTreeMap;
 use std::io::PipeReader;
@@ -38,6 +40,9 @@ const LEAST: Duration = Duration::from_millis(10);
 /// A bit more than the time that an end waits for its error.
 const ERROR_WAIT: Duration = Duration::from_millis(12);
 
+/// The kernel's number of the state.
+const ESTABLISHED: i32 = 1;
+
 /// What every observer thread needs.
 #[derive(Clone)]
 pub struct Watch {
@@ -62,6 +67,12 @@ impl Watch {
     /// Reports an event of a trial.
     fn say(&self, offset: Offset, source: Source, trial: TrialId, kind: Kind) {
         let _ = self.events.send(Message::Event(Event::of_trial(offset, source, trial, kind)));
+    }
+
+    fn changed(&self, changes: Vec<SocketChange>) {
+        for change in changes {
+            let _ = self.events.send(Message::Socket(change));
+        }
     }
 
     /// Looks at the sockets of all client namespaces until `told` is closed.
@@ -142,17 +153,36 @@ impl Watch {
     }
 
     /// Reports each known socket that leaves ESTABLISHED, at the kernel's own instant, until `end` is closed.
-    pub fn trace(&self, mut traces: Traces, end: &PipeReader) {
+    ///
+    /// Of clients that are watched from outside every change is handed on, as far as the socket is theirs.
+    pub fn trace(&self, mut traces: Traces, end: &PipeReader, mut outside: Owned) {
         let mut ends = KernelEnds::default();
         let mut last = false;
         loop {
             let before = self.clock.now();
             for record in traces.drain() {
                 ends.push(record);
+                // The end of an established connection waits for its error, below.
+                if let TraceWhat::State { old, new } = record.what
+                    && old != ESTABLISHED
+                {
+                    self.changed(outside.changes(SocketChange {
+                        at: record.at,
+                        tuple: record.tuple,
+                        old,
+                        new,
+                        errno: 0,
+                    }));
+                }
             }
             // At the end of the run nothing more is waited for.
             let settled = if last { before + ERROR_WAIT * 2 } else { before };
             for end in ends.take(settled) {
+                if outside.is_about(end.tuple) {
+                    let (at, tuple, new, errno) = (end.at, end.tuple, end.state, end.errno);
+                    self.changed(outside.changes(SocketChange { at, tuple, old: ESTABLISHED, new, errno }));
+                    continue;
+                }
                 if let Some(who) = self.registry.get(&end.tuple) {
                     self.say(end.at, Source::Kernel, who.trial, end.into_kind());
                 }

@@ -98,6 +98,7 @@ fn subject(kind: SubjectKind) -> Subject {
         SubjectKind::TcpWriter => Subject::TcpWriter,
         SubjectKind::Lapin => Subject::Lapin,
         SubjectKind::RedisBlocking => Subject::RedisBlocking,
+        SubjectKind::Celery => Subject::Celery,
         SubjectKind::AmqpBlocking => Subject::AmqpBlocking,
     }
 }
@@ -115,7 +116,7 @@ fn traffic(subject: SubjectKind, read_timeout: Option<Duration>, load: Option<Du
     match subject {
         SubjectKind::TcpReader => Traffic { broker_messages: load, ..Traffic::default() },
         SubjectKind::TcpWriter => Traffic { client_messages: load, ..Traffic::default() },
-        SubjectKind::Lapin | SubjectKind::AmqpBlocking => {
+        SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::Celery => {
             Traffic { broker_messages: load, client_acks: load.is_some(), ..Traffic::default() }
         }
         SubjectKind::RedisBlocking => {

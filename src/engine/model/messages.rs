@@ -40,7 +40,7 @@ pub fn events(course: &Course<'_>) -> Vec<(Offset, Kind)> {
     let mut messages = match kind {
         SubjectKind::TcpReader => reader(course),
         SubjectKind::TcpWriter => writer(course),
-        SubjectKind::Lapin | SubjectKind::AmqpBlocking => rabbitmq(course),
+        SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::Celery => rabbitmq(course),
         SubjectKind::RedisBlocking => redis(course),
     };
     reap(course, &mut messages);

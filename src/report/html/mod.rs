@@ -14,8 +14,9 @@ use super::document::{self, Block, Cell, Section};
 use super::lives::{self, Life};
 use super::picture::{Picture, palette};
 use super::sentences;
-use super::text::{plain, plain_lines, utc_date_time};
+use super::text::{plain, plain_lines};
 use crate::timers::Watcher;
+use crate::units::utc_date_time;
 use askama::Template;
 
 /// A picture in both of its widths.

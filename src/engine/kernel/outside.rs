@@ -1,0 +1,338 @@
+//! Clients that are watched from outside: their connections, told from what the kernel says of their sockets. Pure.
+//!
+//! Each trial has an address pair of its own, so every connection between the two is the trial's. Which of them is the
+//! consumer is known once the client consumes: until then what happened is kept, and then told with its own instants,
+//! the consumer's connection as attempt 0. The notice is the first moment at which the client can be seen to act: it
+//! closes the consumer's connection, or, where nothing says which one that is or the kernel has ended it already, it
+//! begins another one. What is left out: what the kernel's timers did, which is in the same records.
+
+use crate::events::{Cause, Event, How, Kind, Source, Tuple};
+use crate::plan::Plan;
+use crate::scenario::Act;
+use crate::units::{Offset, TrialId};
+use std::collections::{BTreeMap, HashMap};
+use std::net::Ipv4Addr;
+
+/// TCP states by their kernel numbers.
+const ESTABLISHED: i32 = 1;
+const SYN_SENT: i32 = 2;
+const FIN_WAIT1: i32 = 4;
+const CLOSE: i32 = 7;
+const CLOSE_WAIT: i32 = 8;
+/// How long before it closes a connection a client may have said why.
+const SAID_BEFORE_NS: i64 = 5_000_000_000;
+
+/// A socket of a trial's client changed its state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketChange {
+    /// When.
+    pub at: Offset,
+    /// The connection, as the client names it. Before the handshake the port is not known: 0.
+    pub tuple: Tuple,
+    /// From.
+    pub old: i32,
+    /// To.
+    pub new: i32,
+    /// The error that the kernel reported with it; 0 is none.
+    pub errno: i32,
+}
+
+#[derive(Debug, Default)]
+struct Connection {
+    /// Known once it is established, or before where somebody looked.
+    tuple: Option<Tuple>,
+    /// Whether the handshake is still going on.
+    opening: bool,
+    /// Whether it is there.
+    open: bool,
+    consumer: bool,
+    /// Its number in events, once that is decided.
+    attempt: Option<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Client {
+    connections: Vec<Connection>,
+    /// What happened before it consumed: by connection.
+    kept: Vec<(Offset, usize, What)>,
+    next_attempt: u32,
+    ready: bool,
+    /// Its word that it consumes, while no connection can be named that does.
+    waiting: Option<Event>,
+    cut: Option<Offset>,
+    noticed: Option<Offset>,
+    recovered: bool,
+    ended: bool,
+    said: Option<(Offset, How, String)>,
+    published: BTreeMap<u64, Offset>,
+}
+
+/// What is told of a connection.
+#[derive(Debug, Clone)]
+enum What {
+    Connecting,
+    Connected(Tuple),
+    Failed(Cause),
+    KernelEnd(Tuple, i32),
+    Notice(Cause),
+}
+
+/// All such clients of a run, by their addresses.
+#[derive(Debug, Default)]
+pub struct Outside {
+    /// Whether a proxy tells who the consumer is: then nobody has to guess.
+    roles_are_told: bool,
+    by_pair: HashMap<(Ipv4Addr, Ipv4Addr), TrialId>,
+    arms: HashMap<TrialId, usize>,
+    clients: HashMap<TrialId, Client>,
+}
+
+impl Outside {
+    /// The clients of a plan that are programs of somebody else's.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Self {
+        let proxied = plan.scenario.faults.iter().any(|fault| fault.act == Some(Act::FreezeProxy));
+        let mut this = Self { roles_are_told: proxied, ..Self::default() };
+        let command = |arm: usize| plan.scenario.arms.get(arm).is_some_and(|arm| arm.settings.subject.is_command());
+        for trial in plan.trials.iter().filter(|trial| command(trial.arm)) {
+            this.arms.insert(trial.id, trial.arm);
+            this.by_pair.insert((trial.client, trial.server), trial.id);
+            this.clients.insert(trial.id, Client::default());
+        }
+        this
+    }
+
+    /// The address pairs whose sockets are to be told of, each with the arm whose namespace they are in.
+    #[must_use]
+    pub fn pairs(&self) -> Vec<((Ipv4Addr, Ipv4Addr), usize)> {
+        self.by_pair.iter().map(|(pair, trial)| (*pair, self.arms.get(trial).copied().unwrap_or(0))).collect()
+    }
+
+    /// The connections of a trial that are there, with their numbers.
+    #[must_use]
+    pub fn open(&self, trial: TrialId) -> Vec<(u32, Tuple)> {
+        let Some(client) = self.clients.get(&trial) else { return Vec::new() };
+        client.connections.iter().filter(|c| c.open).filter_map(|c| Some((c.attempt?, c.tuple?))).collect()
+    }
+
+    /// The trial is over: what the sockets do from now on is the harness tidying up.
+    pub fn end(&mut self, trial: TrialId) {
+        if let Some(client) = self.clients.get_mut(&trial) {
+            client.ended = true;
+        }
+    }
+
+    /// Takes an event in; returns it with what follows from it, or nothing while it is kept back.
+    pub fn on_event(&mut self, event: Event) -> Vec<Event> {
+        let Some(trial) = event.trial.filter(|id| self.clients.contains_key(id)) else { return vec![event] };
+        let Some(client) = self.clients.get_mut(&trial) else { return vec![event] };
+        let at = event.offset;
+        match &event.kind {
+            Kind::Ready { attempt: 0 } if event.source == Source::Subject && !client.ready => {
+                client.waiting = Some(event);
+                return client.consumes(trial, self.roles_are_told);
+            }
+            Kind::Role { tuple, role } if role == "consumer" => {
+                if let Some(connection) = client.connections.iter_mut().find(|c| c.open && c.tuple == Some(*tuple)) {
+                    connection.consumer = true;
+                }
+                let mut events = vec![event];
+                events.extend(client.consumes(trial, self.roles_are_told));
+                return events;
+            }
+            Kind::Said { how, text } => client.said = Some((at, *how, text.clone())),
+            Kind::FaultApplied { after, .. } => client.cut = Some(*after),
+            Kind::Published { message } => _ = client.published.entry(*message).or_insert(at),
+            Kind::Effect { message } => {
+                if let Some(ready) = client.recovery(trial, *message, at) {
+                    return vec![event, ready];
+                }
+            }
+            _ => {}
+        }
+        vec![event]
+    }
+
+    /// Takes a change of a socket in.
+    pub fn on_socket(&mut self, change: SocketChange) -> Vec<Event> {
+        let SocketChange { at, tuple, old, new, errno } = change;
+        let Some(trial) = self.by_pair.get(&(*tuple.local.ip(), *tuple.peer.ip())).copied() else { return Vec::new() };
+        let Some(client) = self.clients.get_mut(&trial).filter(|client| !client.ended) else { return Vec::new() };
+        match (old, new) {
+            (_, SYN_SENT) => client.begin(trial, at, Some(tuple).filter(|tuple| tuple.local.port() != 0)),
+            (SYN_SENT, ESTABLISHED) => {
+                let mut events = client.connected(trial, at, tuple);
+                events.extend(client.consumes(trial, self.roles_are_told));
+                events
+            }
+            (SYN_SENT, CLOSE) => client.failed(trial, at, tuple, errno),
+            (ESTABLISHED, _) => client.left(trial, at, tuple, new, errno),
+            (CLOSE_WAIT, _) => client.closed(trial, at, tuple, How::Eof, "the peer had closed its end"),
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Client {
+    fn tell(&mut self, trial: TrialId, at: Offset, index: usize, what: What) -> Option<Event> {
+        let Some(attempt) = self.connections[index].attempt else {
+            self.kept.push((at, index, what));
+            return None;
+        };
+        let kind = match what {
+            What::Connecting => Kind::Connecting { attempt },
+            What::Connected(tuple) => Kind::Connected { attempt, tuple },
+            What::Failed(cause) => Kind::ConnectFailed { attempt, cause },
+            What::KernelEnd(tuple, errno) => {
+                Kind::KernelEnd { tuple, errno: Some(errno), not_before: None, by: "tracepoint".to_string() }
+            }
+            What::Notice(cause) => Kind::Notice { attempt, cause },
+        };
+        if attempt == 0 && matches!(kind, Kind::Notice { .. }) {
+            self.noticed = Some(at);
+        }
+        Some(Event::of_trial(at, Source::Kernel, trial, kind))
+    }
+
+    /// It said that it consumes: tells so as soon as the connection can be named on which it does.
+    fn consumes(&mut self, trial: TrialId, roles_are_told: bool) -> Vec<Event> {
+        let known = self.connections.iter().any(|c| c.open && (c.consumer || !roles_are_told));
+        let Some(word) = self.waiting.take_if(|_| known) else { return Vec::new() };
+        let mut events = self.number(trial);
+        self.ready = true;
+        events.push(word);
+        events
+    }
+
+    /// Decides who is attempt 0: the open consumer, or else the first connection that is there; then tells what was kept.
+    fn number(&mut self, trial: TrialId) -> Vec<Event> {
+        let consumer = self.connections.iter().position(|c| c.open && c.consumer);
+        let Some(first) = consumer.or_else(|| self.connections.iter().position(|c| c.open)) else { return Vec::new() };
+        self.connections[first].attempt = Some(0);
+        self.next_attempt = 1;
+        for index in 0..self.connections.len() {
+            self.give_number(index);
+        }
+        let kept = std::mem::take(&mut self.kept);
+        kept.into_iter().filter_map(|(at, index, what)| self.tell(trial, at, index, what)).collect()
+    }
+
+    fn give_number(&mut self, index: usize) {
+        if self.connections[index].attempt.is_none() {
+            self.connections[index].attempt = Some(self.next_attempt);
+            self.next_attempt += 1;
+        }
+    }
+
+    /// The attempt with this name, or else the first that has none yet.
+    fn opening(&self, tuple: Tuple) -> Option<usize> {
+        let named = self.connections.iter().position(|c| c.opening && c.tuple == Some(tuple));
+        named.or_else(|| self.connections.iter().position(|c| c.opening && c.tuple.is_none()))
+    }
+
+    fn begin(&mut self, trial: TrialId, at: Offset, tuple: Option<Tuple>) -> Vec<Event> {
+        self.connections.push(Connection { opening: true, tuple, ..Connection::default() });
+        let index = self.connections.len() - 1;
+        if self.ready {
+            self.give_number(index);
+        }
+        let mut events: Vec<Event> = self.tell(trial, at, index, What::Connecting).into_iter().collect();
+        events.extend(self.notice_by_syn(trial, at));
+        events
+    }
+
+    /// A new connection after the cut is a notice where nothing better will come: the consumer's is not known, or gone.
+    fn notice_by_syn(&mut self, trial: TrialId, at: Offset) -> Option<Event> {
+        self.cut.filter(|cut| at > *cut)?;
+        if self.noticed.is_some() {
+            return None;
+        }
+        let index = self.connections.iter().position(|c| c.attempt == Some(0))?;
+        let under_test = &self.connections[index];
+        if under_test.consumer && under_test.open {
+            return None;
+        }
+        let cause = self.cause(at, How::Other, "it began another connection");
+        self.tell(trial, at, index, What::Notice(cause))
+    }
+
+    fn connected(&mut self, trial: TrialId, at: Offset, tuple: Tuple) -> Vec<Event> {
+        let index = match self.opening(tuple) {
+            Some(index) => index,
+            None => {
+                self.connections.push(Connection::default());
+                self.connections.len() - 1
+            }
+        };
+        if self.ready {
+            self.give_number(index);
+        }
+        let connection = &mut self.connections[index];
+        (connection.tuple, connection.opening, connection.open) = (Some(tuple), false, true);
+        self.tell(trial, at, index, What::Connected(tuple)).into_iter().collect()
+    }
+
+    fn failed(&mut self, trial: TrialId, at: Offset, tuple: Tuple, errno: i32) -> Vec<Event> {
+        let Some(index) = self.opening(tuple) else { return Vec::new() };
+        self.connections[index].opening = false;
+        let cause = match errno {
+            0 => Cause { how: How::Other, errno: None, text: "it gave the handshake up".to_string() },
+            errno => Cause { how: How::Errno, errno: Some(errno), text: String::new() },
+        };
+        self.tell(trial, at, index, What::Failed(cause)).into_iter().collect()
+    }
+
+    /// A connection left ESTABLISHED: the client closed it, its peer did, or the kernel gave it up.
+    fn left(&mut self, trial: TrialId, at: Offset, tuple: Tuple, new: i32, errno: i32) -> Vec<Event> {
+        let Some(index) = self.connections.iter().position(|c| c.open && c.tuple == Some(tuple)) else {
+            return Vec::new();
+        };
+        let mut events: Vec<Event> = self.tell(trial, at, index, What::KernelEnd(tuple, errno)).into_iter().collect();
+        match (new, errno) {
+            // With unread data the kernel sends a RST instead of a FIN, and the socket is gone at once.
+            (FIN_WAIT1, _) | (CLOSE, 0) => {
+                events.extend(self.closed(trial, at, tuple, How::Other, "it closed its end"));
+            }
+            (CLOSE, _) => self.connections[index].open = false,
+            _ => {}
+        }
+        events
+    }
+
+    /// The client closed a connection.
+    fn closed(&mut self, trial: TrialId, at: Offset, tuple: Tuple, how: How, what: &str) -> Vec<Event> {
+        let Some(index) = self.connections.iter().position(|c| c.open && c.tuple == Some(tuple)) else {
+            return Vec::new();
+        };
+        self.connections[index].open = false;
+        let cause = self.cause(at, how, what);
+        self.tell(trial, at, index, What::Notice(cause)).into_iter().collect()
+    }
+
+    /// Why, by the client's own words where it has just said some.
+    fn cause(&mut self, at: Offset, how: How, what: &str) -> Cause {
+        let said = self.said.take().filter(|(said, ..)| at.0 - said.0 <= SAID_BEFORE_NS);
+        match said {
+            Some((_, said, text)) => {
+                let how = if said == How::Other { how } else { said };
+                Cause { how, errno: None, text: format!("{what}; it said: {text}") }
+            }
+            None => Cause { how, errno: None, text: what.to_string() },
+        }
+    }
+
+    /// A message that was published after the notice and is done: the client consumes again.
+    fn recovery(&mut self, trial: TrialId, message: u64, at: Offset) -> Option<Event> {
+        let noticed = self.noticed.filter(|_| !self.recovered)?;
+        self.published.get(&message).filter(|published| **published > noticed)?;
+        let open = |c: &&Connection| c.open && c.attempt.is_some_and(|attempt| attempt > 0);
+        let again = self.connections.iter().rev().filter(open).max_by_key(|c| c.consumer)?;
+        let attempt = again.attempt?;
+        self.recovered = true;
+        Some(Event::of_trial(at, Source::Kernel, trial, Kind::Ready { attempt }))
+    }
+}
+
+#[cfg(test)]
+#[path = "outside_tests.rs"]
+mod tests;

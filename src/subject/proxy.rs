@@ -1,0 +1,176 @@
+//! The proxy before a broker: an acceptor for each trial, and a process for each connection that only hands bytes on.
+//!
+//! A process each, so that a connection can be frozen as a side-car is: stopped by a signal, while its kernel goes on
+//! acknowledging. A connection that is made meanwhile gets a process of its own, which runs. What is left out: stopping
+//! them, which is the engine's.
+
+use super::child::{self, Role, flag};
+use super::consumers::Consumers;
+use super::protocol::Command;
+use super::report::Reporter;
+use super::socket;
+use crate::events::{Kind, Source};
+use crate::host::clock::Clock;
+use crate::host::process::{Launch, Process, Stream};
+use crate::units::TrialId;
+use socket2::SockRef;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::thread;
+
+/// Bytes handed on at a time.
+const CHUNK: usize = 64 * 1024;
+
+pub(super) fn main(args: &[String]) -> i32 {
+    let zero_ns = flag(args, "--zero-ns").unwrap_or("0").to_string();
+    child::run(args, Source::Peer, &[], |reporter| Ok(Proxy { reporter: reporter.clone(), zero_ns }))
+}
+
+struct Proxy {
+    reporter: Reporter,
+    zero_ns: String,
+}
+
+impl Role for Proxy {
+    fn command(&mut self, command: Command) {
+        if let Command::Relay { trial, listen, upstream, queue } = command {
+            let started = TcpListener::bind(listen).and_then(|listener| {
+                let acceptor =
+                    Acceptor { trial, upstream, queue, zero_ns: self.zero_ns.clone(), reporter: self.reporter.clone() };
+                thread::Builder::new()
+                    .name(format!("accept-{trial}"))
+                    .spawn(move || acceptor.serve(&listener))
+                    .map(drop)
+            });
+            if let Err(error) = started {
+                self.reporter.note(format!("proxy of trial {trial}: can't listen on {listen}: {error}"));
+            }
+        }
+    }
+}
+
+struct Acceptor {
+    trial: TrialId,
+    upstream: SocketAddrV4,
+    queue: String,
+    zero_ns: String,
+    reporter: Reporter,
+}
+
+impl Acceptor {
+    fn serve(&self, listener: &TcpListener) {
+        let mut relays: Vec<Process> = Vec::new();
+        for client in listener.incoming() {
+            relays.retain_mut(|relay| matches!(relay.try_wait(), Ok(None)));
+            match client.and_then(|client| self.relay(client.into())) {
+                Ok(relay) => relays.push(relay),
+                Err(error) => self.reporter.note(format!("proxy of trial {}: {error}", self.trial)),
+            }
+        }
+    }
+
+    fn relay(&self, client: OwnedFd) -> io::Result<Process> {
+        let (trial, upstream) = (self.trial.to_string(), self.upstream.to_string());
+        let args =
+            ["__relay", "--zero-ns", &self.zero_ns, "--trial", &trial, "--upstream", &upstream, "--queue", &self.queue];
+        let mut launch = Launch::new("/proc/self/exe").args(args);
+        launch.stdin = Stream::Fd(Arc::new(client));
+        // Its few short lines go where the acceptor's go, each in one write.
+        (launch.stdout, launch.stderr) = (Stream::Inherit, Stream::Inherit);
+        launch.spawn()
+    }
+}
+
+/// One connection: standard input is the client's end. Returns the exit status.
+pub(super) fn relay_main(args: &[String]) -> i32 {
+    match relay(args) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("relay: {error}");
+            5
+        }
+    }
+}
+
+fn relay(args: &[String]) -> io::Result<()> {
+    let needed = |name: &str| flag(args, name).ok_or_else(|| io::Error::other(format!("{name} is needed")));
+    let wrong = |_| io::Error::other("not a number or an address");
+    let zero_ns: i64 = needed("--zero-ns")?.parse().map_err(|_| io::Error::other("not a number"))?;
+    let trial: TrialId = needed("--trial")?.parse().map_err(|_| io::Error::other("not a number"))?;
+    let upstream: SocketAddrV4 = needed("--upstream")?.parse().map_err(wrong)?;
+    let queue = needed("--queue")?.to_string();
+    let client = TcpStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    // Only the duplicate is left: standard input would keep the connection open.
+    let null: OwnedFd = std::fs::File::open("/dev/null")?.into();
+    nix::unistd::dup2_stdin(&null)?;
+    let (reporter, _writer) = Reporter::start(Clock::from_zero(zero_ns), Source::Peer, io::stdout());
+    let near = socket::tuple_of(SockRef::from(&client))?.reversed();
+    let server = TcpStream::connect(upstream)?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let far = socket::tuple_of(SockRef::from(&server))?;
+    reporter.event(reporter.now(), trial, Kind::Relayed { tuple: near, upstream: far });
+    let (back, into) = (server.try_clone()?, client.try_clone()?);
+    let backward = thread::spawn(move || hand_on(back, into, |_| {}));
+    let mut consumers = Consumers::of(&queue);
+    hand_on(client, server, |bytes| {
+        if consumers.read(bytes) {
+            reporter.event(reporter.now(), trial, Kind::Role { tuple: near, role: "consumer".into() });
+        }
+    });
+    let _ = backward.join();
+    Ok(())
+}
+
+/// Until one side ends: an orderly end is handed on as one, an error ends both.
+fn hand_on(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut(&[u8])) {
+    let mut buffer = vec![0; CHUNK];
+    let orderly = loop {
+        match from.read(&mut buffer) {
+            Ok(0) => break true,
+            Ok(length) => {
+                seen(&buffer[..length]);
+                if to.write_all(&buffer[..length]).is_err() {
+                    break false;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break false,
+        }
+    };
+    // What is shut down already needs no second time.
+    if orderly {
+        let _ = to.shutdown(Shutdown::Write);
+    } else {
+        let _ = (to.shutdown(Shutdown::Both), from.shutdown(Shutdown::Both));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_and_the_orderly_end_are_handed_on() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || {
+            let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (near, listener.accept().unwrap().0)
+        };
+        let ((mut writer, from), (to, mut reader)) = (connect(), connect());
+        let tuple = socket::tuple_of(SockRef::from(&from)).unwrap();
+        assert_eq!(tuple.reversed(), socket::tuple_of(SockRef::from(&writer)).unwrap());
+        let mut count = 0;
+        let relay = thread::spawn(move || {
+            hand_on(from, to, |bytes| count += bytes.len());
+            count
+        });
+        writer.write_all(b"hello").unwrap();
+        writer.shutdown(Shutdown::Write).unwrap();
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!((text.as_str(), relay.join().unwrap()), ("hello", 5));
+    }
+}
