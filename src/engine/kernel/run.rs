@@ -165,13 +165,6 @@ fn work_dir() -> PathBuf {
     std::env::var_os("HALFOPEN_WORK_DIR").map_or_else(std::env::temp_dir, Into::into)
 }
 
-/// The run's task store, with no task in it; its path.
-fn make_store(run_id: &str) -> Result<String, EngineError> {
-    let path = work_dir().join(format!("tasks-{run_id}.sqlite"));
-    TaskStore::create(&path).map_err(|e| EngineError::Harness(e.to_string()))?;
-    Ok(path.to_string_lossy().into_owned())
-}
-
 fn lab_spec(job: &Job) -> LabSpec<'_> {
     let scenario = &job.plan.scenario;
     let arms = scenario.arms.iter().enumerate().map(|(index, arm)| ArmNet {
@@ -196,19 +189,6 @@ fn lab_spec(job: &Job) -> LabSpec<'_> {
 /// Whether a proxy stands before the broker.
 fn proxied(plan: &Plan) -> bool {
     plan.scenario.faults.iter().any(|fault| fault.act == Some(Act::FreezeProxy))
-}
-
-/// Whether the subjects of an arm are programs of somebody else's.
-fn is_command(plan: &Plan, arm: usize) -> bool {
-    plan.scenario.arms.get(arm).is_some_and(|arm| arm.settings.subject.is_command())
-}
-
-fn vhost(trial: TrialId) -> String {
-    format!("halfopen.{trial}")
-}
-
-fn queue(trial: TrialId) -> String {
-    format!("halfopen.{trial}")
 }
 
 /// What the run may do less than root on the machine itself could, where that is so.
@@ -296,49 +276,6 @@ impl<'a> Run<'a> {
         run.ask(Request::Brokers(run.broker_pids()));
         run.ask(Request::Proxies(run.proxy_pids()));
         Ok(run)
-    }
-
-    fn start_children(&mut self, job: &Job, sender: &Sender<Message>) -> Result<(), EngineError> {
-        let scenario = &self.plan.scenario;
-        let (clock, children) = (self.clock, &mut self.children);
-        let mut add = |role: &[&str], name: &str, ns: &NetNs| -> Result<usize, EngineError> {
-            let index = children.len();
-            children.push(Child::start(role, name, index, ns, clock, NOFILE, sender).map_err(harness(name))?);
-            Ok(index)
-        };
-        // Made before anybody opens it.
-        let store = match &scenario.reaper {
-            Some(_) => Some(make_store(&job.run_id)?),
-            None => None,
-        };
-        let store: Vec<&str> = store.iter().flat_map(|path| ["--store", path.as_str()]).collect();
-        for (index, arm) in scenario.arms.iter().enumerate() {
-            add(
-                &[&["__subject"], store.as_slice()].concat(),
-                &format!("subject {}", arm.name),
-                &self.lab.clients[index],
-            )?;
-        }
-        if scenario.arms.iter().any(|a| a.settings.subject.broker() == BrokerKind::None) {
-            add(&["__peer"], PEER, &self.lab.server)?;
-        }
-        if scenario.load_interval.is_some()
-            && scenario.arms.iter().any(|a| a.settings.subject.broker() != BrokerKind::None)
-        {
-            let role = [&["__producer"], store.as_slice()].concat();
-            self.producer = Some(add(&role, "producer", &self.lab.producer)?);
-        }
-        if scenario.reaper.is_some() {
-            // It needs no network at all, and so there is none that could be cut.
-            let nowhere = NetNs::create("reaper").map_err(harness("reaper"))?;
-            self.reaper = Some(add(&[&["__reaper"], store.as_slice()].concat(), "reaper", &nowhere)?);
-        }
-        if let Some(ns) = &self.lab.proxy {
-            for trial in &self.plan.trials {
-                add(&["__proxy"], &format!("{PROXY} {}", trial.id), ns)?;
-            }
-        }
-        Ok(())
     }
 
     /// Runs until every trial has ended or a signal comes.
@@ -431,18 +368,6 @@ impl<'a> Run<'a> {
         Ok(orders)
     }
 
-    /// The acceptors before the broker, by trial.
-    fn proxy_pids(&self) -> Vec<(TrialId, u32)> {
-        let trial = |child: &Child| child.name().strip_prefix(PROXY)?.trim().parse().ok();
-        self.children.iter().filter_map(|child| Some((trial(child)?, child.pid()))).collect()
-    }
-
-    /// The brokers' processes, the embedded peer's among them.
-    fn broker_pids(&self) -> Vec<u32> {
-        let peers = self.children.iter().filter(|child| child.name() == PEER).map(Child::pid);
-        self.lab.brokers.iter().map(Broker::pid).chain(peers).collect()
-    }
-
     /// Whether the scenario means the brokers to end.
     fn kills_brokers(&self) -> bool {
         self.plan.scenario.faults.iter().any(|fault| fault.act == Some(Act::KillBroker))
@@ -513,66 +438,6 @@ impl<'a> Run<'a> {
         // The bare sockets' owners report each of their writes; a client library writes when it likes.
         let candid = self.plan.scenario.arms[client].settings.subject.broker() == BrokerKind::None;
         Told::Watch { tuple, trial, client, cut, candid }
-    }
-
-    fn target(&self, trial: TrialId, server: std::net::Ipv4Addr, kind: BrokerKind) -> Target {
-        let login = self.lab.broker(kind).map(|b| (b.user.clone(), b.password.clone()));
-        let (user, password) = login.unwrap_or_default();
-        let vhost = if is_command(self.plan, self.arm_of(trial)) { vhost(trial) } else { "/".to_string() };
-        Target { server: SocketAddrV4::new(server, kind.port()), vhost, queue: queue(trial), user, password }
-    }
-
-    /// The program of a trial whose subject is one of somebody else's.
-    fn program(&self, trial: TrialId, settings: &Settings, target: &Target) -> Option<Program> {
-        let adapter = clients::adapter(settings.subject)?;
-        let place = Where {
-            environment: self.job.environments.get(&settings.subject)?.clone(),
-            trial,
-            broker_host: target.server.ip().to_string(),
-            broker_port: target.server.port(),
-            vhost: target.vhost.clone(),
-            queue: target.queue.clone(),
-            user: target.user.clone(),
-            password: target.password.clone(),
-            effects: work_dir().join("clients").join(trial.to_string()).join("effects"),
-            log: self.job.out.join(LOGS).join(format!("trial-{trial}.log")),
-        };
-        Some(adapter.program(settings, &place))
-    }
-
-    /// The proxies listen before the first client looks for them.
-    fn open_proxies(&mut self) {
-        for (index, trial) in
-            self.proxy_pids().into_iter().map(|(trial, _)| trial).collect::<Vec<_>>().into_iter().enumerate()
-        {
-            let Some(planned) = self.plan.trial(trial) else { continue };
-            let kind = self.plan.scenario.arms[planned.arm].settings.subject.broker();
-            let first = self.children.len() - self.plan.trials.len();
-            let (listen, upstream) =
-                (SocketAddrV4::new(planned.server, kind.port()), SocketAddrV4::new(ADMIN, kind.port()));
-            self.children[first + index].send(&Command::Relay { trial, listen, upstream, queue: queue(trial) });
-        }
-    }
-
-    fn open_all(&mut self) {
-        self.open_proxies();
-        let plan = self.plan;
-        if let (Some(reaper), Some(settings)) = (self.reaper, &plan.scenario.reaper) {
-            let first = plan::first_sweep(plan.scenario.seed, settings.interval);
-            self.children[reaper].send(&Command::Reap { settings: settings.clone(), first });
-        }
-        for trial in &plan.trials {
-            let settings = Box::new(plan.scenario.arms[trial.arm].settings.clone());
-            let target = self.target(trial.id, trial.server, settings.subject.broker());
-            let load_interval = plan.scenario.load_of(&plan.scenario.arms[trial.arm]);
-            let program = self.program(trial.id, &settings, &target);
-            if let Some(adapter) = clients::adapter(settings.subject) {
-                self.facts.clients.extend(adapter.locked_versions());
-            }
-            let program = program.map(Box::new);
-            let open = Command::Open { trial: trial.id, target, settings, load_interval, program };
-            self.children[trial.arm].send(&open);
-        }
     }
 
     fn child_ended(
@@ -720,3 +585,7 @@ impl<'a> Run<'a> {
         (self.facts, result)
     }
 }
+
+#[path = "opening.rs"]
+mod opening;
+use opening::{is_command, vhost};

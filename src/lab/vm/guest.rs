@@ -9,7 +9,6 @@ use crate::host::clock::Clock;
 use crate::host::guest::in_user_mode_linux;
 use crate::host::process::{Launch, Process, Stream};
 use crate::host::{procfs, signals};
-use crate::units::Offset;
 use nix::mount::{MsFlags, mount};
 use nix::sys::reboot::{RebootMode, reboot};
 use nix::sys::signal::{Signal, kill};
@@ -27,11 +26,6 @@ use std::time::Duration;
 pub const SUBCOMMAND: &str = "__guest";
 /// Nominal size of each tmpfs: RabbitMQ's disk monitor wants to see room; what is used counts, not this.
 const TMPFS: &str = "size=16g,mode=1777";
-
-/// When the command starts, since the guest's boot. Each reading of its clock moves it by 256 ns, and what is mounted where
-/// decides how often it was read so far: started at once, a run below `/tmp` would be a microsecond late against the same
-/// run elsewhere, and where that moves a timer over a tick, by 4 ms.
-const STARTS_AT: Offset = Offset(100_000_000);
 
 /// `halfopen __guest SPEC`: never returns in a guest. Anywhere else it refuses, with exit code 2.
 #[must_use]
@@ -148,7 +142,6 @@ fn run(spec: &GuestSpec) -> GuestEnd {
     if forwarded.is_ok() {
         let _ = nix::sys::reboot::set_cad_enabled(false);
     }
-    clock.sleep_until(STARTS_AT);
     start_beat(spec, clock);
     let started = start(spec).inspect(|process| main.store(process.pid(), Ordering::Relaxed));
     let (code, error) = match started.and_then(reap_until_end) {
