@@ -153,7 +153,7 @@ fn a_writer_notices_a_reset_between_two_messages() {
 fn every_subject_gives_up_a_handshake_that_stays_unanswered() {
     let (listener, address) = listener();
     let mut subject = Child::start("__subject", &[]);
-    for (trial, kind) in SubjectKind::ALL.into_iter().enumerate() {
+    for (trial, kind) in SubjectKind::ALL.into_iter().filter(|kind| !kind.is_command()).enumerate() {
         let trial = trial as TrialId;
         let mut wanted = settings(kind);
         wanted.connect_timeout = some(0.5);
@@ -181,7 +181,7 @@ fn every_subject_reports_a_refusal_with_its_number() {
     let (listener, address) = listener();
     drop(listener);
     let mut subject = Child::start("__subject", &[]);
-    for (trial, kind) in SubjectKind::ALL.into_iter().enumerate() {
+    for (trial, kind) in SubjectKind::ALL.into_iter().filter(|kind| !kind.is_command()).enumerate() {
         let trial = trial as TrialId;
         subject.tell(&open(address, trial, settings(kind), Some(Duration::from_secs(1))));
         let (_, attempt, how, errno) = subject.connect_failed(trial);
