@@ -10,11 +10,12 @@ mod child;
 use child::{Child, open, settings, some, target};
 use halfopen::events::{How, Kind};
 use halfopen::host::clock::Clock;
+use halfopen::host::procfs::{self, Identity, RunState};
 use halfopen::scenario::{Ack, BrokerKind, HeartbeatThread, Keepalive, Settings, SubjectKind, SyncCall};
 use halfopen::subject::protocol::{Command, Report};
 use halfopen::units::{Setting, TrialId};
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgid};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddrV4;
 use std::os::unix::fs::PermissionsExt;
@@ -95,6 +96,12 @@ impl Broker {
 
     fn freeze(&self) {
         killpg(self.group(), Signal::SIGSTOP).unwrap();
+        // A signal takes effect when a thread next runs: until then it may still answer what comes.
+        let of_group = |p: &Identity| getpgid(Some(Pid::from_raw(p.pid.cast_signed()))) == Ok(self.group());
+        let stopped = |p: Identity| procfs::run_state(p) == RunState::Stopped;
+        while !procfs::tree(self.process.id()).into_iter().filter(of_group).all(stopped) {
+            std::thread::yield_now();
+        }
     }
 
     fn thaw(&self) {
