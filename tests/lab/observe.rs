@@ -76,6 +76,7 @@ fn both_sources_agree_on_the_death_by_keepalive() {
     let age_s = f64::from(snapshot.last_data_recv_ms.min(snapshot.last_ack_recv_ms)) / 1e3;
     assert!(snapshot.timer == 2 && snapshot.state == ESTABLISHED, "a keepalive timer runs: {snapshot:?}");
     let (end, polled, records) = watch(&lab, connection.tuple, &mut trace, &mut diag, 10);
+    assert_eq!(trace.lost(), 0, "records were lost before they were read");
     let (end, polled) = (end.expect("the tracepoint sees the end"), polled.expect("sock_diag sees the end"));
     let ttd_s = (end.at.0 - applied.after.0) as f64 / 1e9;
     println!("keepalive 1/1/1: {ttd_s:.3} s after the cut, last segment {age_s:.3} s before it");
