@@ -12,9 +12,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Data pages of each ring, a power of two: 1 MiB holds some 10,000 records, more than a busy machine brings
-/// while the reader is kept waiting.
-const DATA_PAGES: usize = 256;
+/// Data pages of each ring, a power of two: 256 KiB hold some 2,500 records.
+const DATA_PAGES: usize = 64;
 const RECORD_HEADER_LEN: usize = 8;
 
 /// One CPU's ring buffer with the tracepoints that write to it.
