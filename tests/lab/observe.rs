@@ -79,7 +79,7 @@ fn both_sources_agree_on_the_death_by_keepalive() {
     assert_eq!(trace.lost(), 0, "records were lost before they were read");
     let (end, polled) = (
         end.unwrap_or_else(|| panic!("the tracepoint sees the end: {records:?}, {polled:?}")),
-        polled.clone().expect("sock_diag sees the end"),
+        polled.expect("sock_diag sees the end"),
     );
     let ttd_s = (end.at.0 - applied.after.0) as f64 / 1e9;
     println!("keepalive 1/1/1: {ttd_s:.3} s after the cut, last segment {age_s:.3} s before it");
