@@ -172,10 +172,10 @@ impl Tracepoints {
         &self.records
     }
 
-    /// Records lost so far because nobody drained in time. Above zero, the absence of a record proves nothing.
+    /// Records missing so far: nobody drained in time, or the kernel counted an event and did not record it. Above zero, the absence of a record proves nothing.
     #[must_use]
     pub fn lost(&self) -> u64 {
-        self.lost
+        self.lost + self.rings.iter().map(PerfRing::unrecorded).sum::<u64>()
     }
 }
 

@@ -57,7 +57,7 @@ impl Traces {
         }
     }
 
-    /// Records lost so far because nobody drained in time. Above zero, the absence of a record proves nothing.
+    /// Records missing so far. Above zero, the absence of a record proves nothing.
     #[must_use]
     pub fn lost(&self) -> u64 {
         match self {

@@ -194,7 +194,10 @@ impl Watch {
             last = traces.wait(wait, end.as_fd()).is_err() || closed(end);
         }
         if traces.lost() > 0 {
-            let text = format!("{} trace records were lost: some `kernel_end_s` are missing", traces.lost());
+            let text = format!(
+                "{} trace records are missing: some `kernel_end_s` come from sock_diag alone, or not at all",
+                traces.lost()
+            );
             let event = Event::of_run(self.clock.now(), Source::Kernel, Kind::Note { text });
             let _ = self.events.send(Message::Event(event));
         }
