@@ -9,6 +9,7 @@ pub mod clock;
 pub mod guest;
 pub mod init;
 pub mod journal;
+pub mod mailbox;
 pub mod netem;
 pub mod netlink;
 pub mod netns;

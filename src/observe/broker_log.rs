@@ -7,11 +7,11 @@
 use super::Tail;
 use crate::events::{Event, Kind, Source, Tuple};
 use crate::host::clock::Clock;
+use crate::host::mailbox::{Nothing, Sender, mailbox};
 use crate::units::Pace;
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -156,13 +156,14 @@ impl LogWatch {
     /// # Errors
     /// When no thread can be started.
     pub fn start(path: &Path, clock: Clock, events: Sender<Event>) -> io::Result<Self> {
-        let (stop, stopped) = channel();
+        let (stop, stopped) = mailbox();
         let (mut tail, mut reader) = (Tail::new(path), LogReader::default());
         let thread = std::thread::Builder::new().name("broker-log".into()).spawn(move || {
             let mut grew = clock.now();
             loop {
-                let pause = PACE.after(clock.now().since(grew));
-                let last = !matches!(stopped.recv_timeout(pause), Err(RecvTimeoutError::Timeout));
+                let now = clock.now();
+                let next = now + PACE.after(now.since(grew));
+                let last = !matches!(stopped.recv_until(clock, next), Err(Nothing::Timeout));
                 let lines = tail.lines()?;
                 if !lines.is_empty() {
                     grew = clock.now();

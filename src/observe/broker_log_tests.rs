@@ -79,13 +79,13 @@ fn times_of_other_zones_and_garbage_are_not_read() {
 fn the_watch_sends_the_ends_and_stops_after_the_last_line() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
-    let (sender, events) = channel();
+    let (sender, events) = crate::host::mailbox::mailbox();
     let watch = LogWatch::start(&path, Clock::start(), sender).unwrap();
     let mut file = std::fs::File::create(&path).unwrap();
     file.write_all(RECORDED.as_bytes()).unwrap();
     watch.stop().unwrap();
     let reasons: Vec<String> = events
-        .iter()
+        .into_iter()
         .map(|event| match event.kind {
             Kind::BrokerEnd { reason, .. } => reason,
             other => panic!("{other:?}"),

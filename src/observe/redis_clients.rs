@@ -6,12 +6,12 @@
 
 use crate::events::{Event, Kind, Source, Tuple};
 use crate::host::clock::Clock;
+use crate::host::mailbox::{Nothing, Sender, mailbox};
 use crate::host::netns::NetNs;
 use crate::units::{Offset, Pace};
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -98,11 +98,12 @@ impl ClientsWatch {
         command(&mut redis, &format!("AUTH {password}"))?;
         let mut table = ClientTable::default();
         poll(&mut redis, &mut table, clock)?;
-        let (stop, stopped) = channel();
+        let (stop, stopped) = mailbox();
         let thread = std::thread::Builder::new().name("redis-clients".into()).spawn(move || {
             loop {
-                let pause = pace.after(clock.now().since(table.changed()));
-                let last = !matches!(stopped.recv_timeout(pause), Err(RecvTimeoutError::Timeout));
+                let now = clock.now();
+                let next = now + pace.after(now.since(table.changed()));
+                let last = !matches!(stopped.recv_until(clock, next), Err(Nothing::Timeout));
                 for event in poll(&mut redis, &mut table, clock)? {
                     // Nobody listens any more: the run is over.
                     if events.send(event).is_err() {

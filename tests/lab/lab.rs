@@ -6,6 +6,7 @@ use halfopen::events::{Kind, Tuple};
 use halfopen::host::clock::Clock;
 use halfopen::host::init::WORK_DIR_VARIABLE;
 use halfopen::host::journal::clean;
+use halfopen::host::mailbox::mailbox;
 use halfopen::host::netlink::read_sysctl;
 use halfopen::host::netns::NetNs;
 use halfopen::host::procfs::{Identity, command_line, identity, is_running};
@@ -20,7 +21,6 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 fn arm(k: u8, trials: u16) -> ArmNet {
@@ -110,7 +110,7 @@ fn both_brokers_are_reached_from_each_arm_with_the_trials_own_address() {
     assert_eq!(producer.local_addr().unwrap().ip(), PRODUCER);
     assert!(redis(&mut producer, "PING").starts_with("-NOAUTH"));
     // Both brokers tell, each in its way, when a connection is over.
-    let (sender, events) = channel();
+    let (sender, events) = mailbox();
     let clock = Clock::start();
     let log = LogWatch::start(&rabbit.log, clock, sender.clone()).unwrap();
     let every = Pace::new(Duration::from_millis(20), 50);
@@ -128,7 +128,7 @@ fn both_brokers_are_reached_from_each_arm_with_the_trials_own_address() {
     let before = clock.now();
     drop(open);
     while !expected.is_empty() {
-        let event = events.recv_timeout(Duration::from_secs(10)).unwrap();
+        let event = events.recv_until(clock, clock.now() + Duration::from_secs(10)).unwrap();
         let Kind::BrokerEnd { tuple, reason, .. } = event.kind else { panic!("{event:?}") };
         // The log begins with the lab's own logins, which are no trial's.
         if let Some(wanted) = expected.remove(&tuple) {

@@ -2,13 +2,13 @@
 
 use super::Message;
 use crate::host::clock::Clock;
+use crate::host::mailbox::Sender;
 use crate::host::netns::NetNs;
 use crate::host::process::{Launch, Process, Stream};
 use crate::subject::protocol::{Command, Report};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::ChildStdin;
-use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 

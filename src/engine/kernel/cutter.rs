@@ -8,12 +8,12 @@ use super::actor::Actor;
 use crate::events::{Counters, Event, Kind, Source, Tuple};
 use crate::fault::{Applied, Cut, FaultTable, TrialReading};
 use crate::host::clock::Clock;
+use crate::host::mailbox::{Nothing, Receiver, Sender};
 use crate::observe::SockDiag;
 use crate::scenario::{Act, Directions, Fault, Scope, Trigger};
 use crate::units::{Offset, Pace, TrialId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 /// What is done to a connection.
@@ -139,8 +139,8 @@ pub struct Cutter {
 /// How long a RST may take from the broker's kernel to the router.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// Time between two readings of the counters for first drops, by the time since the youngest cut without one: what a
-/// drop is bracketed by stays within 2 % of its time.
-const PACE: Pace = Pace::new(Duration::from_millis(50), 50);
+/// drop is bracketed by stays within 10 % of its time. Nothing is judged by it.
+const PACE: Pace = Pace::new(Duration::from_millis(200), 10);
 /// Time between two looks for the next segment of the broker, by the time waited.
 const AWAIT: Pace = Pace::new(Duration::from_millis(20), 20).at_most(Duration::from_millis(500));
 /// Up to this many trials are read one by one (0.2 ms each) instead of the sets that drop (2 ms for 1,000 trials).
@@ -182,13 +182,13 @@ impl Cutter {
         loop {
             let next_cut = self.due.peek().map(|Reverse((at, _))| *at);
             let request = match next_cut.into_iter().chain(self.next_look()).min() {
-                Some(at) => requests.recv_timeout(at.since(self.clock.now())),
-                None => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(at) => requests.recv_until(self.clock, at),
+                None => requests.recv(),
             };
             match request {
                 Ok(request) => self.take(request),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
+                Err(Nothing::Timeout) => {}
+                Err(Nothing::Disconnected) => {
                     // Whoever is stopped can't end when asked. What is left to say was said at each trial's end.
                     let _ = self.actor.release(self.clock);
                     return self.table;
@@ -397,8 +397,9 @@ impl Cutter {
     }
 
     fn look_for_first_drops(&mut self) {
+        let Some(due) = self.next_look() else { return };
         let now = self.clock.now();
-        if self.next_look().is_none_or(|at| now < at) {
+        if now < due {
             return;
         }
         let dropped = self.dropped_now();

@@ -67,6 +67,9 @@ pub struct Paces {
     pub candid: Pace,
     /// By the time since its timer was due.
     pub overdue: Pace,
+    /// Whether a look may come later than it could, so that one finds a timer run that was late and many fall together: by
+    /// an eighth of its distance.
+    pub leisurely: bool,
 }
 
 /// The sockets of one client namespace.
@@ -153,11 +156,25 @@ impl Watched {
             }
             (true, left_ms) => {
                 self.overdue = None;
-                now + Duration::from_millis(left_ms.into()) + TICK
+                let left = Duration::from_millis(left_ms.into());
+                // A wheel is late by 8/63 of a timer's time at the most.
+                let late = if pace.leisurely { left / 7 } else { Duration::ZERO };
+                now + left + late + TICK
             }
         };
-        self.next = by_age.min(by_timer);
+        let next = by_age.min(by_timer);
+        self.next = if pace.leisurely { together(now, next) } else { next };
     }
+}
+
+/// The first instant from `next` on that all looks share which have about that far to go: put off by an eighth at the most.
+fn together(now: Offset, next: Offset) -> Offset {
+    let eighth = (next.0 - now.0) / 8;
+    if eighth <= 0 {
+        return next;
+    }
+    let step = 1_i64 << eighth.ilog2();
+    Offset((next.0 + step - 1).div_euclid(step) * step)
 }
 
 #[cfg(test)]
@@ -166,7 +183,8 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddrV4};
 
     const PACE: Pace = Pace::new(Duration::from_millis(100), 50);
-    const PACES: Paces = Paces { age: PACE, candid: Pace::new(Duration::from_secs(1), 10), overdue: PACE };
+    const PACES: Paces =
+        Paces { age: PACE, candid: Pace::new(Duration::from_secs(1), 10), overdue: PACE, leisurely: false };
     const SECOND: i64 = 1_000_000_000;
 
     fn tuple(port: u16) -> Tuple {
@@ -227,6 +245,23 @@ mod tests {
         assert_eq!((looks.next(), looks.due(at(1099))), (Some(at(1020)), vec![tuple(2)]));
         looks.looked_at(at(1099), tuple(2), None);
         assert_eq!((looks.next(), looks.due(at(1100))), (Some(at(1100)), vec![tuple(1)]));
+    }
+
+    #[test]
+    fn leisurely_looks_fall_together_and_find_a_timer_that_was_late() {
+        let mut looks = Looks::new(Paces { leisurely: true, ..PACES });
+        let at = |ms: i64| Offset(ms * 1_000_000);
+        let socket = |timer, expires_ms| SocketSnapshot { state: 1, timer, expires_ms, ..SocketSnapshot::default() };
+        for port in 1..=20 {
+            looks.watch(tuple(port), port.into(), true, true, at(0));
+            looks.looked_at(at(100_000 + 30 * i64::from(port)), tuple(port), Some(&socket(0, 0)));
+        }
+        let nexts: std::collections::BTreeSet<Offset> = looks.watched.values().map(|one| one.next).collect();
+        assert!(nexts.len() <= 2, "asked for at 20 instants within 0.6 s, due ten seconds later: {nexts:?}");
+        assert!(nexts.iter().all(|at| (110.03..111.98).contains(&at.as_secs())), "{nexts:?}");
+        looks.looked_at(at(120_000), tuple(1), Some(&socket(1, 7000)));
+        let next = looks.get_mut(&tuple(1)).unwrap().next.as_secs() - 120.0;
+        assert!((7.0 * 71.0 / 63.0..7.0 * 8.0 / 7.0 * 1.13).contains(&next), "{next}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::registry::Registry;
 use super::watch::Watch;
 use crate::events::Event;
 use crate::host::clock::Clock;
+use crate::host::mailbox::{Receiver, Sender, mailbox};
 use crate::lab::Lab;
 use crate::observe::broker_log::LogWatch;
 use crate::observe::redis_clients::ClientsWatch;
@@ -14,7 +15,6 @@ use crate::observe::{SockDiag, Traces};
 use crate::scenario::BrokerKind;
 use crate::units::Pace;
 use std::io::{self, PipeWriter};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Observers {
         sockets: Vec<SockDiag>,
         outside: Owned,
     ) -> io::Result<Self> {
-        let (told, news) = channel();
+        let (told, news) = mailbox();
         let (end, trace) = std::io::pipe()?;
         let watch = Watch { clock, registry: registry.clone(), events: events.clone() };
         let mut this = Self {
@@ -80,7 +80,7 @@ impl Observers {
     }
 
     fn brokers(&mut self, clock: Clock, registry: &Registry, events: &Sender<Message>, lab: &Lab) -> io::Result<()> {
-        let (sender, ends) = channel();
+        let (sender, ends) = mailbox();
         for broker in &lab.brokers {
             match broker.kind {
                 BrokerKind::Rabbitmq => {
@@ -100,7 +100,7 @@ impl Observers {
             }
         }
         let (registry, events) = (registry.clone(), events.clone());
-        self.thread("brokers", move || name_trials(&ends, &registry, &events))
+        self.thread("brokers", move || name_trials(ends, &registry, &events))
     }
 
     fn thread(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -144,7 +144,7 @@ impl Observers {
 }
 
 /// The brokers know connections by name only; the trial is added on the way.
-fn name_trials(ends: &Receiver<Event>, registry: &Registry, events: &Sender<Message>) {
+fn name_trials(ends: Receiver<Event>, registry: &Registry, events: &Sender<Message>) {
     for mut event in ends {
         if let crate::events::Kind::BrokerEnd { tuple, .. } = &mut event.kind {
             *tuple = registry.client_of(*tuple);

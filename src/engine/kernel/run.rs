@@ -15,6 +15,7 @@ use crate::events::{Event, Kind, Source, Tuple};
 use crate::fault::FaultTable;
 use crate::host::clock::Clock;
 use crate::host::guest::in_user_mode_linux;
+use crate::host::mailbox::{Nothing, Receiver, Sender, mailbox};
 use crate::host::netns::NetNs;
 use crate::host::process::{nofile_within_reach, on_end};
 use crate::host::userns::mapped_user;
@@ -30,7 +31,6 @@ use crate::units::{Offset, Pace, TrialId, seconds};
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
@@ -103,7 +103,7 @@ pub fn run(job: &Job, progress: &mut dyn FnMut(Progress)) -> (Facts, Result<Endi
     let mut facts = Facts { zero_ns: clock.zero_ns(), ..Facts::default() };
     let result = (|| {
         let mut events = RunDir::existing(&job.out).event_log(clock).map_err(store)?;
-        let (sender, inbox) = channel();
+        let (sender, inbox) = mailbox();
         let patience = Patience::new(clock);
         signals::forward({
             let (sender, interrupted) = (sender.clone(), patience.interrupted.clone());
@@ -237,8 +237,8 @@ impl<'a> Run<'a> {
         if job.plan.scenario.faults.iter().any(|fault| fault.act == Some(Act::RebootHost)) {
             far_ends.can_destroy().map_err(|e| EngineError::Cannot(e.to_string()))?;
         }
-        let (requests, orders) = channel();
-        let (tell, priority) = channel();
+        let (requests, orders) = mailbox();
+        let (tell, priority) = mailbox();
         let cutter = Cutter::new(clock, table, diags()?, far_ends, sender.clone());
         let cutter = std::thread::Builder::new()
             .name("cutter".into())
@@ -270,7 +270,7 @@ impl<'a> Run<'a> {
         };
         for broker in &run.lab.brokers {
             let sender = sender.clone();
-            on_end(broker.pid(), move || drop(sender.send(Message::BrokerEnded))).map_err(harness("broker"))?;
+            on_end(broker.pid(), move || _ = sender.send(Message::BrokerEnded)).map_err(harness("broker"))?;
         }
         run.start_children(job, &sender)?;
         run.ask(Request::Brokers(run.broker_pids()));
@@ -290,8 +290,8 @@ impl<'a> Run<'a> {
             let due = tracker.as_ref().and_then(Tracker::next_deadline);
             let due = due.into_iter().chain(events.due()).chain(tracker.as_ref().map(|_| say_progress)).min();
             let message = match due {
-                Some(at) => self.inbox.recv_timeout(at.since(self.clock.now())),
-                None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(at) => self.inbox.recv_until(self.clock, at),
+                None => self.inbox.recv(),
             };
             match message {
                 Ok(Message::Event(event)) => {
@@ -318,9 +318,10 @@ impl<'a> Run<'a> {
                 }
                 Ok(Message::Interrupt) => interrupted = true,
                 Ok(Message::BrokerEnded) => self.check_brokers()?,
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => events.tick().map_err(store)?,
+                Err(Nothing::Timeout | Nothing::Disconnected) => {}
             }
             let now = self.clock.now();
+            events.tick(now).map_err(store)?;
             if tracker.is_none() && hello.iter().all(|h| *h) {
                 tracker = Some(Tracker::new(self.plan, now, OPEN_PATIENCE));
                 self.facts.phases_s.insert("children".into(), seconds(now.since(Offset::ZERO)));
@@ -573,7 +574,7 @@ impl<'a> Run<'a> {
             errors.extend(more.iter().map(ToString::to_string));
         }
         // What the threads still had to say, the last certificates among it.
-        while let Ok(message) = self.inbox.try_recv() {
+        while let Some(message) = self.inbox.try_recv() {
             if let Message::Event(event) = message
                 && let Err(error) = events.append(&event)
             {

@@ -11,24 +11,25 @@ use super::owned::Owned;
 use super::registry::Registry;
 use crate::events::{Event, Kind, SocketSnapshot, Source, Tuple};
 use crate::host::clock::Clock;
+use crate::host::mailbox::{Nothing, Receiver, Sender};
 use crate::observe::{KernelEnds, PolledEnds, SockDiag, States, TraceWhat, Traces};
 use crate::units::{Offset, Pace, TrialId};
 use std::collections::BTreeMap;
 use std::io::PipeReader;
 use std::os::fd::AsFd;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-/// Where tracepoints tell of the ends: looks only say which timer runs.
+/// Where tracepoints tell of the ends: looks only say which timer runs, so they may come late and together.
 const BESIDE_TRACES: Paces = Paces {
     age: Pace::new(Duration::from_millis(100), 50),
-    candid: Pace::new(Duration::from_secs(1), 10),
+    candid: Pace::new(Duration::from_secs(1), 2),
     overdue: Pace::new(Duration::from_millis(100), 1),
+    leisurely: true,
 };
 /// Where looks are all there is: an end is bracketed by two of them.
 const ALONE: Paces = {
     let all = Pace::new(Duration::from_millis(20), 50);
-    Paces { age: all, candid: all, overdue: all }
+    Paces { age: all, candid: all, overdue: all, leisurely: false }
 };
 /// Up to this many sockets are looked at one by one: a list of them all makes the kernel walk through the buckets of every
 /// connection of the machine (0.4 ms).
@@ -86,10 +87,10 @@ impl Watch {
         loop {
             let next = clients.iter().filter_map(Client::next).min();
             let first = match next {
-                Some(at) => told.recv_timeout(at.since(self.clock.now())),
-                None => told.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(at) => told.recv_until(self.clock, at),
+                None => told.recv(),
             };
-            if matches!(first, Err(RecvTimeoutError::Disconnected)) {
+            if matches!(first, Err(Nothing::Disconnected)) {
                 return;
             }
             let now = self.clock.now();
@@ -103,13 +104,12 @@ impl Watch {
                 }
             }
             for client in clients.iter_mut().filter(|c| c.next().is_some_and(|at| at <= now)) {
-                self.look(client, ends);
+                self.look(client, now, ends);
             }
         }
     }
 
-    fn look(&self, client: &mut Client, ends: bool) {
-        let started = self.clock.now();
+    fn look(&self, client: &mut Client, started: Offset, ends: bool) {
         let due = client.looks.due(started);
         if !ends && due.len() <= FEW {
             for tuple in &due {

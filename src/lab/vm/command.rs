@@ -33,6 +33,9 @@ impl Mode {
     }
 }
 
+/// Buckets of the table of connections, where the kernel would take 8192 by the guest's memory.
+const BUCKETS: u32 = 512;
+
 /// Every guest's clock starts at 2025-01-01 00:00 UTC, so that two runs are equal to the byte.
 pub const START_UNIX_S: i64 = 1_735_689_600;
 
@@ -117,6 +120,8 @@ impl CommandLine<'_> {
             // The name of a spinning process is told at the level of information; `quiet` would hide it.
             "loglevel=7".into(),
             "norandmaps".into(),
+            // A list of the sockets walks through all buckets of the machine's one table.
+            format!("thash_entries={BUCKETS}"),
             "panic=-1".into(),
             "sysrq_always_enabled".into(),
             // Everything after this is init's.
@@ -159,7 +164,7 @@ mod tests {
             line(Mode::InfCpu, "/tmp/d", false).unwrap(),
             "/c/linux time-travel=inf-cpu time-travel-start=1735689600000000000 mem=512M root=/dev/root \
              rootfstype=hostfs rootflags=/ ro init=/b/halfopen uml_dir=/tmp/d/ umid=uml con=null con0=null,fd:1 loglevel=7 \
-             norandmaps panic=-1 sysrq_always_enabled -- __guest /tmp/d/spec.json"
+             norandmaps thash_entries=512 panic=-1 sysrq_always_enabled -- __guest /tmp/d/spec.json"
         );
         let basic = line(Mode::Basic, "/tmp/d", true).unwrap();
         assert!(basic.contains(" time-travel time-travel-start=") && basic.contains("con0=fd:0,fd:1"), "{basic}");
