@@ -190,10 +190,9 @@ fn clusters() {
             .map(|_| run(&mut draw))
             .map(|(a, b, late)| (a, b.iter().map(|o| Observation::event(o.seconds + late)).collect()))
             .collect();
-        let all = |side: fn(&(Vec<Observation>, Vec<Observation>)) -> &Vec<Observation>| {
-            Kaplan::of(&runs.iter().flat_map(|r| side(r).clone()).collect::<Vec<_>>())
-        };
-        let effect = Effect::of_means(&all(|r| &r.0), &all(|r| &r.1), 100.0, 0.05).unwrap();
+        let first: Vec<Observation> = runs.iter().flat_map(|r| r.0.clone()).collect();
+        let second: Vec<Observation> = runs.iter().flat_map(|r| r.1.clone()).collect();
+        let effect = Effect::of_means(&Kaplan::of(&first), &Kaplan::of(&second), 100.0, 0.05).unwrap();
         let each: Vec<f64> = runs
             .iter()
             .map(|(a, b)| Effect::of_means(&Kaplan::of(a), &Kaplan::of(b), 100.0, 0.05).unwrap().difference.value)
