@@ -23,5 +23,6 @@ pub mod procfs;
 pub mod programs;
 pub mod secret;
 pub mod signals;
+pub mod sockopt;
 pub mod supervise;
 pub mod userns;
