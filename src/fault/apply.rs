@@ -6,7 +6,7 @@ use super::{FaultError, error};
 use crate::events::{Counters, TrialId};
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
-use crate::host::nft::{Element, NftClient, NftError, Op, Reading, RuleHandle};
+use crate::host::nft::{Element, Family, NftClient, NftError, Op, Reading, RuleHandle};
 use crate::units::Offset;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -84,7 +84,16 @@ impl FaultTable {
     /// # Errors
     /// Without `CAP_NET_ADMIN` over the namespace, without nftables in the kernel, or where the table exists already.
     pub fn install(namespace: &NetNs, clock: Clock) -> Result<Self, FaultError> {
-        let mut client = NftClient::open(namespace, TABLE).map_err(FaultError::Install)?;
+        Self::install_as(namespace, Family::Ip, TABLE, clock)
+    }
+
+    /// The same under a name of its own and in a family of its own: where the packets pass a bridge of a namespace that
+    /// others use, too.
+    ///
+    /// # Errors
+    /// As [`Self::install`].
+    pub fn install_as(namespace: &NetNs, family: Family, table: &str, clock: Clock) -> Result<Self, FaultError> {
+        let mut client = NftClient::open(namespace, family, table).map_err(FaultError::Install)?;
         client.commit(clock, &install_ops()).map_err(FaultError::Install)?;
         let generation = client.generation().map_err(FaultError::Install)?;
         let rules = client.rules().map_err(FaultError::Install)?;

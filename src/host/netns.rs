@@ -40,6 +40,14 @@ impl NetNs {
         Ok(Self { name: name.to_string(), fd: Arc::new(File::open(OWN)?.into()) })
     }
 
+    /// The namespace of another process, such as one in a container.
+    ///
+    /// # Errors
+    /// When there is no such process, or it may not be looked at.
+    pub fn of_process(pid: u32, name: &str) -> io::Result<Self> {
+        Ok(Self { name: name.to_string(), fd: Arc::new(File::open(format!("/proc/{pid}/ns/net"))?.into()) })
+    }
+
     /// Whether the calling thread is in it.
     #[must_use]
     pub fn is_current(&self) -> bool {
