@@ -24,7 +24,7 @@ pub mod vm;
 
 pub use broker::{Broker, Patience};
 pub use error::LabError;
-pub use netns::{ADMIN, ArmNet, PRODUCER, RouterNs};
+pub use netns::{ADMIN, ArmNet, BoxNet, PRODUCER, RouterNs};
 pub use running::{Running, Seat, Status};
 
 use crate::host::netns::NetNs;
@@ -58,6 +58,8 @@ pub struct LabSpec<'a> {
     pub router: RouterNs,
     /// Whether the trials' server addresses belong to a namespace for proxies; the brokers are behind it.
     pub proxied: bool,
+    /// The middlebox that the router is.
+    pub middlebox: Option<BoxNet>,
     /// Virtual hosts of RabbitMQ beside `/`.
     pub vhosts: Vec<String>,
 }

@@ -10,10 +10,12 @@ mod certificate;
 mod common;
 mod docker;
 mod fault;
+mod inspect;
 mod jobs;
 mod kill;
 mod lab;
 mod links;
+mod middlebox;
 mod observe;
 #[path = "../support/place.rs"]
 mod place;

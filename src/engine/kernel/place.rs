@@ -1,7 +1,7 @@
 //! Where the run takes place: which lab is built, and where in it the table for the cuts goes.
 
 use crate::engine::job::Job;
-use crate::fault::{FaultError, FaultTable};
+use crate::fault::{FaultError, FaultTable, Layout, TABLE};
 use crate::host::clock::Clock;
 use crate::lab::{Lab, LabError, LabSpec, Patience, docker};
 
@@ -20,9 +20,8 @@ pub fn build(job: &Job, spec: &LabSpec<'_>, patience: &Patience) -> Result<Lab, 
 ///
 /// # Errors
 /// When the kernel refuses it.
-pub fn install_table(lab: &Lab, clock: Clock) -> Result<FaultTable, FaultError> {
-    match lab.path() {
-        (_, None) => FaultTable::install(&lab.router, clock),
-        (family, Some(name)) => FaultTable::install_as(&lab.router, family, &name, clock),
-    }
+pub fn install_table(layout: Layout, lab: &Lab, clock: Clock) -> Result<FaultTable, FaultError> {
+    let (family, own_name) = lab.path();
+    let name = own_name.as_deref().unwrap_or(TABLE);
+    FaultTable::install_in(layout, &lab.router, (family, name), clock)
 }

@@ -31,7 +31,7 @@ use super::running::{Running, Seat};
 use super::{Lab, LabError, LabSpec, Patience, Place, netns};
 use crate::host::journal::Outside;
 use crate::host::netns::NetNs;
-use crate::host::nft::{Chain, Family, Hook};
+use crate::host::nft::{Chain, ChainType, Family, Hook};
 use crate::scenario::{BrokerKind, SubjectKind};
 use api::{Api, cannot, failed};
 use bollard::models::NetworkCreateRequest;
@@ -52,9 +52,9 @@ const CLIENTS: &str = "/opt/halfopen/clients";
 
 /// As much as tells whether the kernel takes what a cut needs.
 pub(super) static PROBE_CHAINS: [Chain; 3] = [
-    Chain { name: "before", hook: Hook::Prerouting, priority: -300 },
-    Chain { name: "between", hook: Hook::Forward, priority: -300 },
-    Chain { name: "after", hook: Hook::Postrouting, priority: 300 },
+    Chain { name: "before", kind: ChainType::Filter, hook: Hook::Prerouting, priority: -300 },
+    Chain { name: "between", kind: ChainType::Filter, hook: Hook::Forward, priority: -300 },
+    Chain { name: "after", kind: ChainType::Filter, hook: Hook::Postrouting, priority: 300 },
 ];
 
 /// What a docker lab needs to know beyond a [`LabSpec`].
@@ -129,6 +129,11 @@ pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Re
         let text =
             "`link` shapes the path of each arm alone, and containers share one bridge; run it with --lab netns or vm";
         return Err(cannot(format!("arm `{}`: {text}", arm.name)));
+    }
+    if spec.middlebox.is_some() {
+        return Err(cannot(
+            "a middlebox is the router of its lab, and a docker network has none; run it with --lab netns or vm",
+        ));
     }
     let api = Api::usable()?;
     let network = network_of(&spec.run_id);

@@ -8,6 +8,7 @@ use crate::host::netns::NetNs;
 use crate::lab::netns::{ADMIN, SERVERS, base_ops, clients_of, set_sysctls, sysctl};
 use crate::lab::{LabError, LabSpec};
 use std::net::Ipv4Addr;
+use std::path::Path;
 
 const LINK: &str = "eth0";
 
@@ -35,7 +36,7 @@ impl Host {
                 started.name
             ))
         };
-        let ns = NetNs::of_process(started.pid, name).map_err(|_| far())?;
+        let ns = NetNs::open(Path::new(&format!("/proc/{}/ns/net", started.pid)), name).map_err(|_| far())?;
         let links = link_names(&ns).map_err(LabError::Network)?;
         if ns.is_current() || links.iter().any(|link| link != "lo" && link != LINK) {
             return Err(far());
