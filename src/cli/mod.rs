@@ -17,6 +17,8 @@ mod engine;
 mod exit;
 mod guest;
 mod inspect;
+mod inspect_serve;
+mod inspect_watch;
 mod jobs;
 mod list;
 mod machine;
