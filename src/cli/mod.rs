@@ -17,6 +17,7 @@ mod doctor;
 mod engine;
 mod exit;
 mod guest;
+mod inspect;
 mod jobs;
 mod list;
 mod machine;
@@ -50,6 +51,7 @@ pub fn main(args: &[OsString]) -> u8 {
         Command::Run(args) => run::run(&args),
         Command::Predict(args) => predict::predict(&args),
         Command::Attribute(args) => attribute::attribute(&args),
+        Command::Inspect(args) => inspect::inspect(&args),
         Command::Conformance(args) => conformance::conformance(&args),
         Command::Report(args) => report::report(&args),
         Command::Doctor(args) => doctor::doctor(&args),
