@@ -68,6 +68,7 @@ impl Setup {
             heartbeat: lapin.then(|| setting(self.heartbeat_s)),
             prefetch: lapin.then_some(4),
             ack: lapin.then_some(Ack::Late),
+            work: None,
             frame_max: lapin.then_some(4096),
             peer_reads: true,
             link: None,
@@ -90,6 +91,8 @@ impl Setup {
         Fault {
             name: self.fault.clone(),
             profile: self.fault.clone(),
+            middlebox: None,
+            idle: None,
             act: (self.fault == "frozen-broker").then_some(Act::FreezeBroker),
             repeat: self.times.map(|times| Repeat { times, pause: Duration::from_secs(3) }),
             trigger: None,
