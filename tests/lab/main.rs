@@ -11,6 +11,7 @@ mod common;
 mod docker;
 mod fault;
 mod inspect;
+mod inspect_now;
 mod jobs;
 mod kill;
 mod lab;
