@@ -257,6 +257,7 @@ fn gate(result: &GateResult) -> GateSummary {
         n: result.n,
         unknown: result.unknown,
         interval: result.interval,
+        of_difference: result.interval.is_some() && result.gate.no_worse.is_some(),
         level: result.gate.confidence.or(result.gate.no_worse.as_ref().map(|_| 0.95)),
         needed: result.needed,
         why: result.why.clone(),

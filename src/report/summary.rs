@@ -254,6 +254,9 @@ pub struct GateSummary {
     /// Where the gate asks how sure: the interval, of the value or of the difference to what it is held to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
+    /// Whether it is one of the difference.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub of_difference: bool,
     /// Its one-sided level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<f64>,
