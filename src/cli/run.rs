@@ -75,13 +75,12 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     if args.lab == LabName::Docker {
         for ready in &mut all {
             ready.docker = Some(super::docker::prepare(&ready.plan)?);
-            ready.environments = super::docker::environments(&ready.plan);
         }
     } else {
         all.iter().try_for_each(|ready| preflight(ready, args.lab))?;
-        for ready in &mut all {
-            ready.environments = environments(&ready.plan)?;
-        }
+    }
+    for ready in &mut all {
+        ready.environments = environments(&ready.plan)?;
     }
     run_each(&all, args, carry_out)
 }
@@ -402,6 +401,7 @@ fn supervised(dir: &RunDir, ready: &Ready, args: &RunArgs) -> Result<(Ended, Opt
     };
     if let Some(docker) = job.docker.as_mut().filter(|docker| docker.others) {
         docker.shared = vec![out.join(LOGS)];
+        docker.read_only = ready.environments.values().cloned().collect();
     }
     let file = out.join(JOB_FILE);
     dir.write(JOB_FILE, &serde_json::to_vec(&job).map_err(|e| harness(&e))?).map_err(|e| harness(&e))?;
