@@ -9,6 +9,7 @@ mod dir;
 mod error;
 mod events;
 mod model;
+mod secrets;
 
 pub use dir::{LOGS, MARKER, Recorded, RunDir, read};
 pub use error::StoreError;
