@@ -3,6 +3,7 @@
 use super::CellRows;
 use super::asked;
 use super::beside;
+use super::made;
 use super::sentences;
 use super::silence;
 use super::summary::{
@@ -11,7 +12,7 @@ use super::summary::{
 use crate::events::{Event, Kind};
 use crate::plan::Plan;
 use crate::scenario::{Arm, Fault};
-use crate::stats::{Observation, Share, Spread, plain_quantile, spread};
+use crate::stats::{Observation, Share, Spread, mean, plain_quantile, spread};
 use crate::store::{ArmOptions, Brackets, EffectiveCount, RunInfo};
 use crate::units::{Offset, TrialId};
 use crate::verdict::gate::{GateResult, exit_code, judge_gates};
@@ -43,6 +44,8 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged, rows: &[
         cells: cells(&run.plan, judged, rows),
         tasks: beside::tasks(&run.plan),
         published: beside::published(&run.plan, judged, rows),
+        attribution: made::cells(&run.plan, judged, rows),
+        published_words: made::published(&run.plan),
         void_reasons: void_reasons(&judged.trials),
         gates: gates.iter().map(gate).collect(),
         brackets: brackets(&judged.trials),
@@ -145,7 +148,14 @@ fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) 
         unexercised_to_client: unexercised(&|r| r.offered_to_client),
         predicted: predicted(rows),
         messages: (!messages.is_empty()).then(|| message_counts(messages)),
+        attempts_mean: attempts_mean(rows),
     }
+}
+
+/// Connections and attempts of a trial on average, the one under test included; `None` where none counts.
+fn attempts_mean(rows: &[&TrialRow]) -> Option<f64> {
+    let counted: Vec<f64> = rows.iter().filter(|r| r.outcome != Outcome::Void).map(|r| r.attempts as f64).collect();
+    mean(&counted).map(|m| m.value_s)
 }
 
 /// Whether the kernel gave the connection up while the trial was watched. A moment after that it is the harness that closes

@@ -3,7 +3,9 @@
 
 use super::beside;
 use super::cells;
+use super::made;
 use super::options;
+use super::price;
 use super::sentences;
 use super::silence;
 use super::summary::Summary;
@@ -106,6 +108,8 @@ pub(super) fn sections(summary: &Summary) -> Vec<Section> {
         silence::section(summary),
         far_ends(summary),
         messages(summary),
+        made::section(summary),
+        price::section(summary),
         void(summary),
         Some(exactness(summary)),
         Some(options::section(summary)),

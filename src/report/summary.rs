@@ -1,6 +1,7 @@
 //! The numbers of a run. Serialised as it stands this is `summary.json`; the keys are documented in
 //! `docs/run-directory.md`.
 
+use super::made::MadeSummary;
 use super::silence::WatcherSummary;
 use crate::stats::{Interval, Share, Spread};
 use crate::store::{ArmOptions, Brackets, Machine, MemoryUse, Tool};
@@ -38,6 +39,12 @@ pub struct Summary {
     /// Stuck durations from elsewhere, beside those of the run; `None` without them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published: Option<PublishedSummary>,
+    /// Which timer made the stuck durations, by the durations alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attribution: Vec<MadeSummary>,
+    /// What published figures say by themselves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub published_words: Vec<String>,
     /// Why trials are void, the most frequent first.
     pub void_reasons: Vec<VoidCount>,
     /// The gates with their verdicts, in the order of the scenario.
@@ -195,6 +202,8 @@ pub struct CellSummary {
     pub predicted: Option<Predicted>,
     /// The ledger; `None` without messages.
     pub messages: Option<MessageCounts>,
+    /// Connections and attempts of a trial on average, the one under test included.
+    pub attempts_mean: Option<f64>,
 }
 
 /// What the model said about a cell, and how often the measurement agreed.
