@@ -19,6 +19,9 @@ pub struct Job {
     /// Where the environments of the clients from outside are.
     #[serde(default)]
     pub environments: BTreeMap<SubjectKind, PathBuf>,
+    /// Where the run was started: relative paths of a command line count from here.
+    #[serde(default)]
+    pub started_in: PathBuf,
     /// Whether to draw progress on standard error.
     pub progress: bool,
 }

@@ -91,6 +91,12 @@ pub(super) const COLUMNS: &[(&str, Column)] = &[
     ("void_reason", Column::Text),
     ("predicted_watcher", Column::Text),
     ("watcher_agrees", Column::Flag),
+    ("client_exited_s", Column::Seconds),
+    ("messages_published", Column::Number),
+    ("messages_unresolved", Column::Number),
+    ("messages_duplicated", Column::Number),
+    ("messages_overtaken", Column::Number),
+    ("messages_missing", Column::Number),
 ];
 
 /// The metric that is no column of its own: the share of `true` in the column `agrees`, which takes no measure.

@@ -23,8 +23,12 @@ pub(super) enum Kind {
     Choice(&'static [&'static str]),
     /// One of a few words or a list of them, each once.
     Choices(&'static [&'static str]),
-    /// The subject: a word; the ones of later versions are refused by name.
+    /// The subject: a word, or a table with a command line.
     Subject,
+    /// A list of texts.
+    Texts,
+    /// What says that a command is ready.
+    Ready,
     /// Events a time: `"1/s"`.
     Rate,
     /// `"uniform"`, or a duration for a fixed phase.

@@ -228,6 +228,9 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         if let Some(link) = arm.settings.link.as_ref().filter(|_| !own.flawed && !all.defaults.flawed) {
             link::check(options, link, findings);
         }
+        if !own.flawed && !all.defaults.flawed {
+            options.check_command(load_interval.is_some() && arm.load, findings);
+        }
         checks::trials(own, &all.scenario, arm.trials, all.faults.len(), findings);
     }
     if !all.defaults.flawed && !all.broker.flawed {

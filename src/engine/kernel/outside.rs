@@ -6,9 +6,10 @@
 //! closes the consumer's connection, or, where nothing says which one that is or the kernel has ended it already, it
 //! begins another one. What is left out: what the kernel's timers did, which is in the same records.
 
+use crate::clients;
 use crate::events::{Cause, Event, How, Kind, Source, Tuple};
 use crate::plan::Plan;
-use crate::scenario::Act;
+use crate::scenario::ReadyWhen;
 use crate::units::{Offset, TrialId};
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
@@ -33,8 +34,10 @@ pub struct SocketChange {
     pub old: i32,
     /// To.
     pub new: i32,
-    /// The error that the kernel reported with it; 0 is none.
-    pub errno: i32,
+    /// The error that the kernel reported with it; 0 is none, `None` is not known: a timer of the kernel's was running.
+    pub errno: Option<i32>,
+    /// The look before, where it comes from looks and not from the kernel's own word.
+    pub not_before: Option<Offset>,
 }
 
 #[derive(Debug, Default)]
@@ -52,7 +55,14 @@ struct Connection {
 
 #[derive(Debug, Default)]
 struct Client {
+    ready_when: ReadyWhen,
+    /// Whether a connection counts as the consumer's only when its traffic says so.
+    needs_role: bool,
+    /// Whether messages flow, so that consuming again can be proven by one.
+    loaded: bool,
     connections: Vec<Connection>,
+    /// What was heard of connections; of one that is not known yet, too.
+    roles: HashMap<Tuple, String>,
     /// What happened before it consumed: by connection.
     kept: Vec<(Offset, usize, What)>,
     next_attempt: u32,
@@ -73,33 +83,41 @@ enum What {
     Connecting,
     Connected(Tuple),
     Failed(Cause),
-    KernelEnd(Tuple, i32),
+    KernelEnd(Tuple, Option<i32>, Option<Offset>),
     Notice(Cause),
 }
 
 /// All such clients of a run, by their addresses.
 #[derive(Debug, Default)]
 pub struct Outside {
-    /// Whether a proxy tells who the consumer is: then nobody has to guess.
-    roles_are_told: bool,
     by_pair: HashMap<(Ipv4Addr, Ipv4Addr), TrialId>,
     arms: HashMap<TrialId, usize>,
     clients: HashMap<TrialId, Client>,
 }
 
 impl Outside {
-    /// The clients of a plan that are programs of somebody else's.
+    /// The clients of a plan that are programs of somebody else's; `roles_are_told`: somebody reads their traffic, so that
+    /// nobody has to guess which connection is the consumer's.
     #[must_use]
-    pub fn of(plan: &Plan) -> Self {
-        let proxied = plan.scenario.faults.iter().any(|fault| fault.act == Some(Act::FreezeProxy));
-        let mut this = Self { roles_are_told: proxied, ..Self::default() };
+    pub fn of(plan: &Plan, roles_are_told: bool) -> Self {
+        let mut this = Self::default();
         let command = |arm: usize| plan.scenario.arms.get(arm).is_some_and(|arm| arm.settings.subject.is_command());
         for trial in plan.trials.iter().filter(|trial| command(trial.arm)) {
             this.arms.insert(trial.id, trial.arm);
             this.by_pair.insert((trial.client, trial.server), trial.id);
-            this.clients.insert(trial.id, Client::default());
+            let arm = &plan.scenario.arms[trial.arm];
+            let ready_when = clients::adapter(&arm.settings).map(|adapter| adapter.ready).unwrap_or_default();
+            let needs_role = roles_are_told && !matches!(ready_when, ReadyWhen::Connections(_));
+            let loaded = plan.scenario.load_of(arm).is_some();
+            this.clients.insert(trial.id, Client { ready_when, needs_role, loaded, ..Client::default() });
         }
         this
+    }
+
+    /// The clients' address pairs with their trials.
+    #[must_use]
+    pub fn trials(&self) -> Vec<((Ipv4Addr, Ipv4Addr), TrialId)> {
+        self.by_pair.iter().map(|(pair, trial)| (*pair, *trial)).collect()
     }
 
     /// The address pairs whose sockets are to be told of, each with the arm whose namespace they are in.
@@ -130,14 +148,12 @@ impl Outside {
         match &event.kind {
             Kind::Ready { attempt: 0 } if event.source == Source::Subject && !client.ready => {
                 client.waiting = Some(event);
-                return client.consumes(trial, self.roles_are_told);
+                return client.consumes(trial);
             }
-            Kind::Role { tuple, role } if role == "consumer" => {
-                if let Some(connection) = client.connections.iter_mut().find(|c| c.open && c.tuple == Some(*tuple)) {
-                    connection.consumer = true;
-                }
+            Kind::Role { tuple, role } => {
+                let (tuple, role) = (*tuple, role.clone());
                 let mut events = vec![event];
-                events.extend(client.consumes(trial, self.roles_are_told));
+                events.extend(client.heard(trial, at, tuple, role));
                 return events;
             }
             Kind::Said { how, text } => client.said = Some((at, *how, text.clone())),
@@ -147,6 +163,12 @@ impl Outside {
                 if let Some(ready) = client.recovery(trial, *message, at) {
                     return vec![event, ready];
                 }
+                if client.ready_when == ReadyWhen::Message {
+                    let mut events = vec![event];
+                    client.say_ready(trial, at);
+                    events.extend(client.consumes(trial));
+                    return events;
+                }
             }
             _ => {}
         }
@@ -155,18 +177,18 @@ impl Outside {
 
     /// Takes a change of a socket in.
     pub fn on_socket(&mut self, change: SocketChange) -> Vec<Event> {
-        let SocketChange { at, tuple, old, new, errno } = change;
+        let SocketChange { at, tuple, old, new, errno, not_before } = change;
         let Some(trial) = self.by_pair.get(&(*tuple.local.ip(), *tuple.peer.ip())).copied() else { return Vec::new() };
         let Some(client) = self.clients.get_mut(&trial).filter(|client| !client.ended) else { return Vec::new() };
         match (old, new) {
             (_, SYN_SENT) => client.begin(trial, at, Some(tuple).filter(|tuple| tuple.local.port() != 0)),
             (SYN_SENT, ESTABLISHED) => {
                 let mut events = client.connected(trial, at, tuple);
-                events.extend(client.consumes(trial, self.roles_are_told));
+                events.extend(client.consumes(trial));
                 events
             }
             (SYN_SENT, CLOSE) => client.failed(trial, at, tuple, errno),
-            (ESTABLISHED, _) => client.left(trial, at, tuple, new, errno),
+            (ESTABLISHED, _) => client.left(trial, at, tuple, new, errno, not_before),
             (CLOSE_WAIT, _) => client.closed(trial, at, tuple, How::Eof, "the peer had closed its end"),
             _ => Vec::new(),
         }
@@ -183,9 +205,10 @@ impl Client {
             What::Connecting => Kind::Connecting { attempt },
             What::Connected(tuple) => Kind::Connected { attempt, tuple },
             What::Failed(cause) => Kind::ConnectFailed { attempt, cause },
-            What::KernelEnd(tuple, errno) => {
-                Kind::KernelEnd { tuple, errno: Some(errno), not_before: None, by: "tracepoint".to_string() }
-            }
+            What::KernelEnd(tuple, errno, not_before) => match not_before {
+                None => Kind::KernelEnd { tuple, errno, not_before, by: "tracepoint".to_string() },
+                Some(_) => Kind::KernelEnd { tuple, errno: None, not_before, by: "sock_diag".to_string() },
+            },
             What::Notice(cause) => Kind::Notice { attempt, cause },
         };
         if attempt == 0 && matches!(kind, Kind::Notice { .. }) {
@@ -195,12 +218,43 @@ impl Client {
     }
 
     /// It said that it consumes: tells so as soon as the connection can be named on which it does.
-    fn consumes(&mut self, trial: TrialId, roles_are_told: bool) -> Vec<Event> {
-        let known = self.connections.iter().any(|c| c.open && (c.consumer || !roles_are_told));
+    fn consumes(&mut self, trial: TrialId) -> Vec<Event> {
+        let known = self.connections.iter().any(|c| c.open && (c.consumer || !self.needs_role));
         let Some(word) = self.waiting.take_if(|_| known) else { return Vec::new() };
         let mut events = self.number(trial);
         self.ready = true;
         events.push(word);
+        events
+    }
+
+    /// It consumes, by what was seen of it and not by its own word.
+    fn say_ready(&mut self, trial: TrialId, at: Offset) {
+        if !self.ready && self.waiting.is_none() {
+            self.waiting = Some(Event::of_trial(at, Source::Broker, trial, Kind::Ready { attempt: 0 }));
+        }
+    }
+
+    /// What a connection is for was heard.
+    fn heard(&mut self, trial: TrialId, at: Offset, tuple: Tuple, role: String) -> Vec<Event> {
+        let consumer = role == "consumer";
+        self.roles.insert(tuple, role);
+        if !consumer {
+            return Vec::new();
+        }
+        if self.ready_when == ReadyWhen::Consumes {
+            self.say_ready(trial, at);
+        }
+        let index = self.connections.iter().position(|c| c.open && c.tuple == Some(tuple));
+        if let Some(index) = index {
+            self.connections[index].consumer = true;
+        }
+        let mut events = self.consumes(trial);
+        // Without messages the new subscription is all that can be known.
+        let again = index.and_then(|index| self.connections[index].attempt).filter(|attempt| *attempt > 0);
+        if let (Some(attempt), Some(_), false, false) = (again, self.noticed, self.loaded, self.recovered) {
+            self.recovered = true;
+            events.push(Event::of_trial(at, Source::Broker, trial, Kind::Ready { attempt }));
+        }
         events
     }
 
@@ -269,31 +323,51 @@ impl Client {
         }
         let connection = &mut self.connections[index];
         (connection.tuple, connection.opening, connection.open) = (Some(tuple), false, true);
-        self.tell(trial, at, index, What::Connected(tuple)).into_iter().collect()
+        // Its first bytes may have been heard before the kernel's word of it came.
+        connection.consumer = self.roles.get(&tuple).is_some_and(|role| role == "consumer");
+        let events = self.tell(trial, at, index, What::Connected(tuple)).into_iter().collect();
+        let open = self.connections.iter().filter(|c| c.open).count();
+        if matches!(self.ready_when, ReadyWhen::Connections(count) if open >= count as usize) {
+            self.say_ready(trial, at);
+        }
+        events
     }
 
-    fn failed(&mut self, trial: TrialId, at: Offset, tuple: Tuple, errno: i32) -> Vec<Event> {
+    fn failed(&mut self, trial: TrialId, at: Offset, tuple: Tuple, errno: Option<i32>) -> Vec<Event> {
         let Some(index) = self.opening(tuple) else { return Vec::new() };
         self.connections[index].opening = false;
         let cause = match errno {
-            0 => Cause { how: How::Other, errno: None, text: "it gave the handshake up".to_string() },
-            errno => Cause { how: How::Errno, errno: Some(errno), text: String::new() },
+            Some(0) => Cause { how: How::Other, errno: None, text: "it gave the handshake up".to_string() },
+            Some(errno) => Cause { how: How::Errno, errno: Some(errno), text: String::new() },
+            None => Cause { how: How::Other, errno: None, text: "refused, or given up".to_string() },
         };
         self.tell(trial, at, index, What::Failed(cause)).into_iter().collect()
     }
 
     /// A connection left ESTABLISHED: the client closed it, its peer did, or the kernel gave it up.
-    fn left(&mut self, trial: TrialId, at: Offset, tuple: Tuple, new: i32, errno: i32) -> Vec<Event> {
+    fn left(
+        &mut self,
+        trial: TrialId,
+        at: Offset,
+        tuple: Tuple,
+        new: i32,
+        errno: Option<i32>,
+        not_before: Option<Offset>,
+    ) -> Vec<Event> {
         let Some(index) = self.connections.iter().position(|c| c.open && c.tuple == Some(tuple)) else {
             return Vec::new();
         };
-        let mut events: Vec<Event> = self.tell(trial, at, index, What::KernelEnd(tuple, errno)).into_iter().collect();
+        let end = What::KernelEnd(tuple, errno, not_before);
+        let mut events: Vec<Event> = self.tell(trial, at, index, end).into_iter().collect();
         match (new, errno) {
             // With unread data the kernel sends a RST instead of a FIN, and the socket is gone at once.
-            (FIN_WAIT1, _) | (CLOSE, 0) => {
+            (FIN_WAIT1, _) | (CLOSE, Some(0)) => {
                 events.extend(self.closed(trial, at, tuple, How::Other, "it closed its end"));
             }
-            (CLOSE, _) => self.connections[index].open = false,
+            (CLOSE, _) => {
+                self.connections[index].open = false;
+                self.roles.remove(&tuple);
+            }
             _ => {}
         }
         events
@@ -305,6 +379,7 @@ impl Client {
             return Vec::new();
         };
         self.connections[index].open = false;
+        self.roles.remove(&tuple);
         let cause = self.cause(at, how, what);
         self.tell(trial, at, index, What::Notice(cause)).into_iter().collect()
     }

@@ -28,7 +28,12 @@ impl Story {
     fn of(profile: &str) -> Self {
         let plan = plan(profile);
         let trial = &plan.trials[0];
-        Self { outside: Outside::of(&plan), client: trial.client, server: trial.server, told: Vec::new() }
+        Self {
+            outside: Outside::of(&plan, profile == "frozen-proxy"),
+            client: trial.client,
+            server: trial.server,
+            told: Vec::new(),
+        }
     }
 
     fn tuple(&self, port: u16) -> Tuple {
@@ -36,7 +41,8 @@ impl Story {
     }
 
     fn socket(&mut self, seconds: i64, port: u16, (old, new): (i32, i32), errno: i32) {
-        let change = SocketChange { at: at(seconds), tuple: self.tuple(port), old, new, errno };
+        let change =
+            SocketChange { at: at(seconds), tuple: self.tuple(port), old, new, errno: Some(errno), not_before: None };
         self.told.extend(self.outside.on_socket(change));
     }
 
