@@ -53,7 +53,11 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
             Kind::Reaped { rule, .. } if row.reaped_s.is_none() => {
                 (row.reaped_s, row.reaped_by) = (Some(at), rule.clone());
             }
-            Kind::PeerReceived { .. } | Kind::Effect { .. } => {
+            Kind::Effect { .. } => {
+                by.delivered.get_or_insert((at, consuming_at(t, at)));
+                row.delivered_n += 1;
+            }
+            Kind::PeerReceived { .. } => {
                 let attempt = by.sent;
                 by.delivered.get_or_insert((at, attempt));
                 row.delivered_n += 1;
@@ -77,6 +81,12 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
         row
     };
     rows.into_values().map(finish).collect()
+}
+
+/// The connection that a client from outside was consuming on: its work does not say over which a message came.
+fn consuming_at(t: &Timeline, at: Offset) -> u32 {
+    let ready = t.attempts.iter().filter_map(|(n, attempt)| Some((attempt.ready.filter(|ready| *ready <= at)?, *n)));
+    ready.max().map_or(0, |(_, attempt)| attempt)
 }
 
 fn message_of(kind: &Kind) -> Option<u64> {

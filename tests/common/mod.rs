@@ -75,6 +75,7 @@ impl Setup {
             sync_call: None,
             sysctl: BTreeMap::new(),
             client: serde_json::Map::new(),
+            command: None,
         };
         Arm { name: name.into(), settings, trials, load: true }
     }
