@@ -10,6 +10,7 @@ mod certificate;
 mod clients;
 mod common;
 mod fault;
+mod inspect;
 mod jobs;
 mod kill;
 mod lab;
