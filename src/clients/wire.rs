@@ -178,7 +178,7 @@ impl Commands {
 /// The first command, where all of it is there, and its length. A line that is no array has no words.
 fn whole(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
     let line = |at: usize| -> Option<(&[u8], usize)> {
-        let length = bytes[at..].windows(2).position(|two| two == b"\r\n")?;
+        let length = bytes.get(at..)?.windows(2).position(|two| two == b"\r\n")?;
         Some((&bytes[at..at + length], at + length + 2))
     };
     let number = |text: &[u8]| std::str::from_utf8(text.get(1..)?).ok()?.parse::<usize>().ok();

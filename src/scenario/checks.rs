@@ -122,6 +122,8 @@ pub(super) fn horizon(
             Some((time, words)) if time > horizon && worst.as_ref().is_none_or(|(longest, _)| time > *longest) => {
                 worst = Some((time, format!("the first timer of arm `{}`: {words}", arm.name)));
             }
+            // Of a command line of the user's own nothing is known.
+            None if arm.settings.subject.is_own_command() => {}
             None if faults.iter().any(|fault| !fault.is_control()) => {
                 let text = format!(
                     "arm `{}` has no timer that could notice; write `expect = \"censored\"` if that is meant",
