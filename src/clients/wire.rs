@@ -61,16 +61,22 @@ impl RoleReader {
     }
 }
 
-/// A subscription or a publication, by a name.
-fn by_name(name: &[u8], otherwise: &'static str) -> &'static str {
-    let has = |part: &[u8]| name.windows(part.len()).any(|window| window == part);
-    if has(b"celeryev") {
-        "event"
-    } else if has(b"pidbox") {
-        "control"
-    } else {
-        otherwise
+/// What subscribes to this name.
+fn subscriber(name: &[u8]) -> &'static str {
+    match (has(name, b"celeryev"), has(name, b"pidbox")) {
+        (true, _) => "event",
+        (_, true) => "control",
+        _ => "subscriber",
     }
+}
+
+/// What publishes to this name.
+fn publisher(name: &[u8]) -> &'static str {
+    if has(name, b"celeryev") { "event" } else { "publisher" }
+}
+
+fn has(name: &[u8], part: &[u8]) -> bool {
+    name.windows(part.len()).any(|window| window == part)
 }
 
 fn of_method(payload: &[u8], queue: &[u8]) -> Option<&'static str> {
@@ -80,8 +86,8 @@ fn of_method(payload: &[u8], queue: &[u8]) -> Option<&'static str> {
     let name = name.get(..usize::from(*length))?;
     match *method {
         CONSUME if name == queue => Some("consumer"),
-        CONSUME => Some(by_name(name, "subscriber")),
-        PUBLISH => Some(by_name(name, "publisher")),
+        CONSUME => Some(subscriber(name)),
+        PUBLISH => Some(publisher(name)),
         _ => None,
     }
 }
@@ -95,8 +101,8 @@ fn of_command(words: &[&[u8]], queue: &[u8]) -> Option<&'static str> {
         {
             Some("consumer")
         }
-        b"SUBSCRIBE" | b"PSUBSCRIBE" | b"SSUBSCRIBE" => Some(by_name(arguments.first()?, "subscriber")),
-        b"PUBLISH" | b"SPUBLISH" | b"LPUSH" | b"RPUSH" | b"XADD" => Some(by_name(arguments.first()?, "publisher")),
+        b"SUBSCRIBE" | b"PSUBSCRIBE" | b"SSUBSCRIBE" => Some(subscriber(arguments.first()?)),
+        b"PUBLISH" | b"SPUBLISH" | b"LPUSH" | b"RPUSH" | b"XADD" => Some(publisher(arguments.first()?)),
         _ => None,
     }
 }
@@ -217,8 +223,8 @@ mod tests {
     }
 
     fn command(words: &[&str]) -> Vec<u8> {
-        let words: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
-        format!("*{}\r\n{words}", words.matches('$').count()).into_bytes()
+        let all: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+        format!("*{}\r\n{all}", words.len()).into_bytes()
     }
 
     fn roles(broker: BrokerKind, stream: &[u8], size: usize) -> Vec<&'static str> {
@@ -266,6 +272,7 @@ mod tests {
         let stream = [
             b"PING\r\n".to_vec(),
             command(&["HELLO", "3", "AUTH", "default", "q"]),
+            command(&["PUBLISH", "/1.celery.pidbox", "x"]),
             command(&["PUBLISH", "/1.celeryev/worker.heartbeat", "*1\r\n$4\r\nx"]),
             command(&["PSUBSCRIBE", "/1.celery.pidbox"]),
             command(&["brpop", "q", "q\u{6}\u{16}3", "1"]),
@@ -274,7 +281,7 @@ mod tests {
         for size in [1, 3, 8] {
             assert_eq!(
                 roles(BrokerKind::Redis, &stream, size),
-                ["event", "control", "consumer"],
+                ["publisher", "event", "control", "consumer"],
                 "in pieces of {size}"
             );
         }

@@ -91,6 +91,7 @@ pub(super) const COLUMNS: &[(&str, Column)] = &[
     ("void_reason", Column::Text),
     ("predicted_watcher", Column::Text),
     ("watcher_agrees", Column::Flag),
+    ("reacted_role", Column::Text),
     ("client_exited_s", Column::Seconds),
     ("messages_published", Column::Number),
     ("messages_unresolved", Column::Number),

@@ -2,9 +2,9 @@
 
 use super::error::Findings;
 use super::fault::{Act, Fault, Repeat, Scope};
-use super::profile;
 use super::value::Val;
 use super::walk::Fields;
+use super::{middlebox, profile};
 use crate::units::{Setting, print_duration};
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
         profile,
         drop: known.drop,
         act: known.act,
+        middlebox: known.middlebox,
+        idle: fields.time("idle"),
         scope: if fields.text("scope") == Some("host") { Scope::Host } else { Scope::Flow },
         duration,
         repeat: if known.act.is_some_and(|act| !act.heals()) {
@@ -34,9 +36,11 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
         phase_window: fields.time("phase_window"),
         at,
         trigger,
+        connection: fields.text("connection").filter(|role| *role != "consumer").map(str::to_string),
     };
     check_phase(fields, &fault, findings);
     check_healing(fields, &fault, findings);
+    middlebox::check(fields, &fault, findings);
     Some(fault)
 }
 
@@ -68,7 +72,7 @@ fn repeat(fields: &Fields, duration: Setting, findings: &mut Findings) -> Option
 fn once_only(fields: &Fields, findings: &mut Findings) {
     for key in ["repeat", "pause"] {
         if let Some(found) = fields.get(key) {
-            findings.error(found.key_at, fields.name(key), "what is killed can't come again; remove it");
+            findings.error(found.key_at, fields.name(key), "what is killed or forgotten can't come again; remove it");
         }
     }
 }
@@ -105,7 +109,7 @@ fn check_healing(fields: &Fields, fault: &Fault, findings: &mut Findings) {
     }
     let problem = match fault.act {
         None if fault.is_control() => "a control has nothing to heal; remove it",
-        Some(Act::RebootHost) => "what was forgotten can't be healed; remove it",
+        Some(Act::RebootHost | Act::ForgetEntry) => "what was forgotten can't be healed; remove it",
         Some(act) if !act.heals() => "what is killed can't be healed; remove it",
         _ => return,
     };
@@ -168,5 +172,13 @@ pub(super) fn proxied(faults: &[Fields], bare: bool, findings: &mut Findings) {
     for fields in faults.iter().filter(frozen).filter(|_| bare) {
         let problem = "the proxy stands before a real broker, and an arm is bare TCP; remove the arm or the fault";
         findings.error(fields.at("profile"), fields.name("profile"), problem);
+    }
+}
+
+/// A client of our own has one connection; what another's are for is heard.
+pub(super) fn of_a_role(faults: &[Fields], all_from_outside: bool, findings: &mut Findings) {
+    for fields in faults.iter().filter(|fields| !all_from_outside && fields.has("connection")) {
+        let problem = "an arm's subject has one connection alone, which consumes; remove it";
+        findings.error(fields.at("connection"), fields.name("connection"), problem);
     }
 }

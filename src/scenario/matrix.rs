@@ -28,6 +28,8 @@ pub enum OptionName {
     SyncCall,
     /// When a message is acknowledged.
     Ack,
+    /// How long the work on a message takes.
+    Work,
     /// AMQP's largest frame.
     FrameMax,
     /// Whether the embedded peer reads what it is sent.
@@ -44,7 +46,7 @@ pub enum OptionName {
 
 impl OptionName {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::ConnectTimeout,
         Self::ReadTimeout,
         Self::Keepalive,
@@ -54,6 +56,7 @@ impl OptionName {
         Self::SyncCall,
         Self::Prefetch,
         Self::Ack,
+        Self::Work,
         Self::FrameMax,
         Self::PeerReads,
         Self::Link,
@@ -75,6 +78,7 @@ impl OptionName {
             Self::SyncCall => "sync_call",
             Self::Prefetch => "prefetch",
             Self::Ack => "ack",
+            Self::Work => "work",
             Self::FrameMax => "frame_max",
             Self::PeerReads => "peer_reads",
             Self::Link => "link",
@@ -153,6 +157,9 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
         (_, O::ConnectTimeout | O::Keepalive | O::TcpUserTimeout | O::Link | O::Sysctl | O::Load) => Applies::Yes,
 
         // kombu hands `broker_transport_options.read_timeout` to py-amqp, which makes it SO_RCVTIMEO (amqp/transport.py).
+        (kind, O::Work) if kind.is_command() => Applies::No {
+            why: "a client of somebody else's works as its own tasks do; a Celery task with an ETA waits: `[load] eta`",
+        },
         (S::Celery | S::Celery5, O::ReadTimeout | O::Heartbeat | O::Prefetch | O::Ack | O::Client) => Applies::Yes,
         // On Redis `broker_transport_options.socket_timeout` is redis-py's.
         (S::CeleryRedis | S::Celery5Redis, O::ReadTimeout | O::Prefetch | O::Ack | O::Client) => Applies::Yes,
@@ -203,6 +210,11 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
             Applies::No { why: "a real broker always reads; it is for a `tcp-writer` against the embedded peer" }
         }
 
+        (S::Lapin | S::AmqpBlocking | S::RedisBlocking, O::Work) => Applies::Yes,
+        (S::TcpReader | S::TcpWriter, O::Work) => {
+            Applies::No { why: "what a bare TCP connection carries is read and done with" }
+        }
+
         (S::Lapin | S::AmqpBlocking, O::Heartbeat | O::Prefetch | O::Ack | O::FrameMax) => Applies::Yes,
 
         (S::AmqpBlocking, O::HeartbeatThread | O::SyncCall) => Applies::Yes,
@@ -251,9 +263,9 @@ mod tests {
             }
         }
         // 6 for the five of our own, read_timeout for the three that block, 4 of AMQP for each of its clients and 2 for the
-        // one that blocks, peer_reads for the writer, 9 of each Celery on RabbitMQ, 8 of each on Redis, 8 of pika and aio-pika,
+        // one that blocks, work for the three with a broker, peer_reads for the writer, 9 of each Celery on RabbitMQ, 8 of each on Redis, 8 of pika and aio-pika,
         // 7 of dramatiq, 7 of each redis-py, and 4 of each command line.
-        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 1 + 2 * 9 + 2 * 8 + 2 * 8 + 7 + 2 * 7 + 2 * 4);
+        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 3 + 1 + 2 * 9 + 2 * 8 + 2 * 8 + 7 + 2 * 7 + 2 * 4);
     }
 
     #[test]

@@ -175,12 +175,30 @@ const FAULT: &[Key] = &[
         &["phase"],
     ),
     optional(
+        "connection",
+        Kind::Choice(&["consumer", "control", "event", "subscriber", "publisher"]),
+        "`consumer`",
+        "connection = \"control\"",
+        "Which connection of a client from outside is the one under test, by what is heard on it: a Celery worker on Redis \
+         has one for its remote `control`.",
+        &["role", "socket"],
+    ),
+    optional(
         "phase_window",
         any(ms(1)),
         "the arm's longest period, at least `1s`, at most `60s`",
         "phase_window = \"10s\"",
         "The cut falls at settle + U(0, this).",
         &["window"],
+    ),
+    optional(
+        "idle",
+        any(secs(1)),
+        "the phase decides",
+        "idle = \"350s\"",
+        "With a profile of a middlebox: it forgets a connection that was silent for this long, whole seconds, by itself. A \
+         connection that never is survives.",
+        &["idle_timeout", "nat_idle"],
     ),
     optional(
         "duration",

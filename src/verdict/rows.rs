@@ -171,6 +171,12 @@ row! {
         watcher_agrees: Option<bool>,
         /// Who gave the connection up at the other end, by the broker's or the peer's own words; empty for "not known".
         broker_watcher: String,
+        /// The first connection that the client gave up after the cut, whichever it was: when.
+        reacted_s: Option<Offset>,
+        /// Which one, as in `connections.csv`.
+        reacted_on: String,
+        /// What it was for.
+        reacted_role: String,
         /// The client's process ended by itself.
         client_exited_s: Option<Offset>,
         /// How it ended.

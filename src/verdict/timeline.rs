@@ -158,6 +158,16 @@ impl Timeline {
         self.attempts.get(&0).cloned().unwrap_or_default()
     }
 
+    /// The first connection that the client gave up after `cut`: when, which, and what it was for.
+    pub fn first_reaction(&self, cut: Offset) -> Option<(Offset, u32, String)> {
+        let gave_up = |(number, attempt): (&u32, &Attempt)| {
+            let at = attempt.notice.as_ref().map(|(at, _)| *at).filter(|at| *at > cut)?;
+            let open = attempt.connected.is_some_and(|(opened, _)| opened < cut);
+            open.then(|| (at, *number, attempt.role.clone().unwrap_or_default()))
+        };
+        self.attempts.iter().filter_map(gave_up).min()
+    }
+
     fn of(&mut self, attempt: u32) -> &mut Attempt {
         self.attempts.entry(attempt).or_default()
     }

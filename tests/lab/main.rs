@@ -15,6 +15,7 @@ mod jobs;
 mod kill;
 mod lab;
 mod links;
+mod middlebox;
 mod observe;
 #[path = "../support/place.rs"]
 mod place;

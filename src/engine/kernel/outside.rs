@@ -23,6 +23,9 @@ const CLOSE_WAIT: i32 = 8;
 /// How long before it closes a connection a client may have said why.
 const SAID_BEFORE_NS: i64 = 5_000_000_000;
 
+/// The role of a connection on which messages come.
+const CONSUMER: &str = "consumer";
+
 /// A socket of a trial's client changed its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketChange {
@@ -44,17 +47,28 @@ pub struct SocketChange {
 struct Connection {
     /// Known once it is established, or before where somebody looked.
     tuple: Option<Tuple>,
+    /// When the client began it.
+    began: Option<Offset>,
     /// Whether the handshake is still going on.
     opening: bool,
     /// Whether it is there.
     open: bool,
-    consumer: bool,
+    /// What was heard of it.
+    role: Option<String>,
     /// Its number in events, once that is decided.
     attempt: Option<u32>,
 }
 
+impl Connection {
+    fn is(&self, role: &str) -> bool {
+        self.role.as_deref() == Some(role)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Client {
+    /// What the connection under test is for.
+    target: String,
     ready_when: ReadyWhen,
     /// Whether a connection counts as the consumer's only when its traffic says so.
     needs_role: bool,
@@ -109,7 +123,9 @@ impl Outside {
             let ready_when = clients::adapter(&arm.settings).map(|adapter| adapter.ready).unwrap_or_default();
             let needs_role = roles_are_told && !matches!(ready_when, ReadyWhen::Connections(_));
             let loaded = plan.scenario.load_of(arm).is_some();
-            this.clients.insert(trial.id, Client { ready_when, needs_role, loaded, ..Client::default() });
+            let fault = plan.scenario.faults.get(trial.fault);
+            let target = fault.and_then(|fault| fault.connection.clone()).unwrap_or_else(|| CONSUMER.to_string());
+            this.clients.insert(trial.id, Client { target, ready_when, needs_role, loaded, ..Client::default() });
         }
         this
     }
@@ -219,7 +235,7 @@ impl Client {
 
     /// It said that it consumes: tells so as soon as the connection can be named on which it does.
     fn consumes(&mut self, trial: TrialId) -> Vec<Event> {
-        let known = self.connections.iter().any(|c| c.open && (c.consumer || !self.needs_role));
+        let known = self.connections.iter().any(|c| c.open && (c.is(&self.target) || !self.needs_role));
         let Some(word) = self.waiting.take_if(|_| known) else { return Vec::new() };
         let mut events = self.number(trial);
         self.ready = true;
@@ -236,19 +252,19 @@ impl Client {
 
     /// What a connection is for was heard.
     fn heard(&mut self, trial: TrialId, at: Offset, tuple: Tuple, role: String) -> Vec<Event> {
-        let consumer = role == "consumer";
-        self.roles.insert(tuple, role);
-        if !consumer {
-            return Vec::new();
-        }
-        if self.ready_when == ReadyWhen::Consumes {
-            self.say_ready(trial, at);
-        }
+        let consumer = role == CONSUMER;
+        self.roles.insert(tuple, role.clone());
         let index = self.connections.iter().position(|c| c.open && c.tuple == Some(tuple));
         if let Some(index) = index {
-            self.connections[index].consumer = true;
+            self.connections[index].role = Some(role);
+        }
+        if consumer && self.ready_when == ReadyWhen::Consumes {
+            self.say_ready(trial, at);
         }
         let mut events = self.consumes(trial);
+        if !consumer {
+            return events;
+        }
         // Without messages the new subscription is all that can be known.
         let again = index.and_then(|index| self.connections[index].attempt).filter(|attempt| *attempt > 0);
         if let (Some(attempt), Some(_), false, false) = (again, self.noticed, self.loaded, self.recovered) {
@@ -260,8 +276,8 @@ impl Client {
 
     /// Decides who is attempt 0: the open consumer, or else the first connection that is there; then tells what was kept.
     fn number(&mut self, trial: TrialId) -> Vec<Event> {
-        let consumer = self.connections.iter().position(|c| c.open && c.consumer);
-        let Some(first) = consumer.or_else(|| self.connections.iter().position(|c| c.open)) else { return Vec::new() };
+        let named = self.connections.iter().position(|c| c.open && c.is(&self.target));
+        let Some(first) = named.or_else(|| self.connections.iter().position(|c| c.open)) else { return Vec::new() };
         self.connections[first].attempt = Some(0);
         self.next_attempt = 1;
         for index in 0..self.connections.len() {
@@ -285,7 +301,7 @@ impl Client {
     }
 
     fn begin(&mut self, trial: TrialId, at: Offset, tuple: Option<Tuple>) -> Vec<Event> {
-        self.connections.push(Connection { opening: true, tuple, ..Connection::default() });
+        self.connections.push(Connection { opening: true, tuple, began: Some(at), ..Connection::default() });
         let index = self.connections.len() - 1;
         if self.ready {
             self.give_number(index);
@@ -303,11 +319,21 @@ impl Client {
         }
         let index = self.connections.iter().position(|c| c.attempt == Some(0))?;
         let under_test = &self.connections[index];
-        if under_test.consumer && under_test.open {
+        if under_test.is(&self.target) && under_test.open {
             return None;
         }
         let cause = self.cause(at, How::Other, "it began another connection");
         self.tell(trial, at, index, What::Notice(cause))
+    }
+
+    /// The kernel's word of an end waits for its error, and the client may have begun another connection meanwhile: that
+    /// was its notice.
+    fn late_notice(&mut self, trial: TrialId, ended: Offset, index: usize) -> Option<Event> {
+        self.cut.filter(|cut| ended > *cut && self.noticed.is_none())?;
+        self.connections[index].attempt.filter(|attempt| *attempt == 0)?;
+        let began = self.connections.iter().filter_map(|c| c.began.filter(|began| *began > ended)).min()?;
+        let cause = self.cause(began, How::Other, "it began another connection");
+        self.tell(trial, began, index, What::Notice(cause))
     }
 
     fn connected(&mut self, trial: TrialId, at: Offset, tuple: Tuple) -> Vec<Event> {
@@ -324,7 +350,7 @@ impl Client {
         let connection = &mut self.connections[index];
         (connection.tuple, connection.opening, connection.open) = (Some(tuple), false, true);
         // Its first bytes may have been heard before the kernel's word of it came.
-        connection.consumer = self.roles.get(&tuple).is_some_and(|role| role == "consumer");
+        connection.role = self.roles.get(&tuple).cloned();
         let events = self.tell(trial, at, index, What::Connected(tuple)).into_iter().collect();
         let open = self.connections.iter().filter(|c| c.open).count();
         if matches!(self.ready_when, ReadyWhen::Connections(count) if open >= count as usize) {
@@ -367,6 +393,7 @@ impl Client {
             (CLOSE, _) => {
                 self.connections[index].open = false;
                 self.roles.remove(&tuple);
+                events.extend(self.late_notice(trial, at, index));
             }
             _ => {}
         }
@@ -401,7 +428,7 @@ impl Client {
         let noticed = self.noticed.filter(|_| !self.recovered)?;
         self.published.get(&message).filter(|published| **published > noticed)?;
         let open = |c: &&Connection| c.open && c.attempt.is_some_and(|attempt| attempt > 0);
-        let again = self.connections.iter().rev().filter(open).max_by_key(|c| c.consumer)?;
+        let again = self.connections.iter().rev().filter(open).max_by_key(|c| c.is(CONSUMER))?;
         let attempt = again.attempt?;
         self.recovered = true;
         Some(Event::of_trial(at, Source::Kernel, trial, Kind::Ready { attempt }))
