@@ -12,6 +12,7 @@ mod looks;
 mod observers;
 mod outside;
 mod owned;
+mod place;
 mod polling;
 mod registry;
 mod run;
