@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// The subjects of a plan that are programs of somebody else's, each once.
 fn others(plan: &Plan) -> Vec<SubjectKind> {
     let mut kinds: Vec<SubjectKind> = plan.scenario.arms.iter().map(|arm| arm.settings.subject).collect();
-    kinds.retain(|kind| clients::adapter(*kind).is_some());
+    kinds.retain(|kind| clients::adapter_of(*kind).is_some());
     kinds.sort_by_key(ToString::to_string);
     kinds.dedup();
     kinds
@@ -26,7 +26,7 @@ pub(super) fn prepare(plan: &Plan) -> Result<DockerSpec, Failure> {
     let files: Vec<(SubjectKind, Vec<&str>)> = others(plan)
         .into_iter()
         .filter_map(|kind| {
-            let adapter = clients::adapter(kind)?;
+            let adapter = clients::adapter_of(kind)?;
             let texts = adapter.scripts.iter().map(|(_, text)| *text);
             Some((kind, std::iter::once(adapter.lock).chain(texts).collect()))
         })
