@@ -397,6 +397,7 @@ fn supervised(dir: &RunDir, ready: &Ready, args: &RunArgs) -> Result<(Ended, Opt
         out: out.clone(),
         environments: ready.environments.clone(),
         docker: ready.docker.clone(),
+        started_in: std::env::current_dir().map_err(|e| harness(&e))?,
         progress: true,
     };
     if let Some(docker) = job.docker.as_mut().filter(|docker| docker.others) {
@@ -458,7 +459,7 @@ fn take_facts(out: &Path) -> Facts {
 fn environments(plan: &Plan) -> Result<BTreeMap<SubjectKind, PathBuf>, Failure> {
     let mut all = BTreeMap::new();
     for kind in plan.scenario.arms.iter().map(|arm| arm.settings.subject) {
-        let Some(adapter) = clients::adapter(kind).filter(|_| !all.contains_key(&kind)) else { continue };
+        let Some(adapter) = clients::adapter_of(kind).filter(|_| !all.contains_key(&kind)) else { continue };
         let dir = clients::ensure(&adapter, &mut |text| say!("halfopen: {text}"));
         all.insert(kind, dir.map_err(|e| Failure::new(Exit::Cannot, e.to_string()))?);
     }

@@ -62,6 +62,8 @@ pub struct LabSpec<'a> {
     pub middlebox: Option<BoxNet>,
     /// Virtual hosts of RabbitMQ beside `/`.
     pub vhosts: Vec<String>,
+    /// How many databases Redis has; 16 where it has more than that anyway.
+    pub databases: u32,
 }
 
 /// A lab that stands: every broker answered a login.

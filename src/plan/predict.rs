@@ -215,11 +215,7 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
         // Its peer answers the single messages of a slow writer at once.
         SubjectKind::TcpWriter if arm.settings.peer_reads => ROUND_TRIP,
         // The last segments before a window closes are acknowledged late: RTO 216 ms at the median.
-        SubjectKind::TcpWriter
-        | SubjectKind::Lapin
-        | SubjectKind::RedisBlocking
-        | SubjectKind::AmqpBlocking
-        | SubjectKind::Celery => ROUND_TRIP + DELAYED_ACK,
+        _ => ROUND_TRIP + DELAYED_ACK,
     };
     let jiffy = Duration::from_secs_f64(1.0 / f64::from(machine.hz.unwrap_or(250).max(1)));
     // What was silent for so long that it was forgotten has heard nothing for as long.
@@ -412,7 +408,11 @@ fn settings(scenario: &Scenario, arm: &Arm) -> timers::Settings {
         SubjectKind::Lapin => (timers::Subject::Lapin, timers::BrokerKind::RabbitMq),
         SubjectKind::AmqpBlocking => (timers::Subject::AmqpBlocking, timers::BrokerKind::RabbitMq),
         SubjectKind::RedisBlocking => (timers::Subject::RedisBlocking, timers::BrokerKind::Redis),
-        SubjectKind::Celery => (timers::Subject::Celery, timers::BrokerKind::RabbitMq),
+        // The model is not asked about whole workers of somebody else's; `refuse` says so.
+        kind => match kind.broker() {
+            BrokerKind::Redis => (timers::Subject::RedisPy, timers::BrokerKind::Redis),
+            _ => (timers::Subject::Celery, timers::BrokerKind::RabbitMq),
+        },
     };
     let stock = timers::Settings::stock(subject, broker);
     let consumer_timeout = scenario.broker.consumer_timeout.map_or(stock.peer.consumer_timeout, Setting::After);
@@ -463,7 +463,7 @@ fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Durati
             conditions.window_closed_for = Some(closed.saturating_sub(FILLING));
             conditions.window_closed_spread = FILLING.min(closed);
         }
-        SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::Celery => {
+        kind if kind.broker() == BrokerKind::Rabbitmq => {
             traffic.broker_messages = load;
             traffic.client_acks = load.is_some();
             traffic.ack_after =
@@ -473,7 +473,7 @@ fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Durati
                 conditions.state = State::InFlight;
             }
         }
-        SubjectKind::RedisBlocking => {
+        _ => {
             // An idle BRPOP is answered after half of the read timeout, and followed by the next one.
             let answered = arm.settings.read_timeout.get().map(|limit| limit / 2 + REDIS_TICK);
             traffic.broker_messages = [load, answered].into_iter().flatten().min();

@@ -98,7 +98,8 @@ pub(super) const OPTIONS: &[Key] = &[
         Kind::Subject,
         "none: an arm needs one, of its own or from `[defaults]`",
         "subject = \"lapin\"",
-        "Who consumes.",
+        "Who consumes: a name, or a command line of your own, `subject = { command = [\"python3\", \"worker.py\"], ready = \"log: \
+         started\" }`, one process tree a trial, watched from outside (docs/your-own-consumer.md).",
         &["consumer"],
     ),
     optional(
@@ -225,8 +226,8 @@ pub(super) const OPTIONS: &[Key] = &[
         Kind::Native,
         "none",
         "client = { broker_transport_options = { socket_timeout = 60 } }",
-        "Options in the client's own words, handed to it as they stand: for Celery, its configuration. What the kernel says \
-         is set stands beside them in the report.",
+        "Options in the client's own words, handed to it as they stand: for Celery, its configuration; for a command line, what \
+         `{conf}` and `{client.NAME}` stand for. What the kernel says is set stands beside them in the report.",
         &["native", "conf", "config"],
     ),
 ];

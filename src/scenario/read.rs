@@ -216,6 +216,8 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         refuse_idle_defaults(&all.defaults, &subjects, findings);
     }
     faults::proxied(&all.faults, subjects.iter().any(|(_, kind)| bare(*kind)), findings);
+    let outside = subjects.iter().all(|(_, kind)| kind.is_none_or(SubjectKind::is_command));
+    faults::of_a_role(&all.faults, outside, findings);
     let broker = broker(&all, &subjects, findings);
     let load_interval = all.load.time("rate");
 
@@ -232,6 +234,9 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         }
         if let Some(link) = arm.settings.link.as_ref().filter(|_| !own.flawed && !all.defaults.flawed) {
             link::check(options, link, findings);
+        }
+        if !own.flawed && !all.defaults.flawed {
+            options.check_command(load_interval.is_some() && arm.load, findings);
         }
         checks::trials(own, &all.scenario, arm.trials, all.faults.len(), findings);
     }

@@ -4,7 +4,7 @@
 //! the *peer* (the far end of bare TCP subjects) and the *reaper* (which cleans the task store up). One process hosts one
 //! to thousands of connections.
 
-use crate::clients::Program;
+use crate::clients::{Message, Program};
 use crate::events::{Event, Tuple};
 use crate::scenario::{BrokerKind, ReaperSettings, Settings};
 use crate::units::{Offset, TrialId};
@@ -21,6 +21,9 @@ pub struct Target {
     /// RabbitMQ's virtual host.
     #[serde(default = "root_vhost")]
     pub vhost: String,
+    /// The number of Redis' database.
+    #[serde(default)]
+    pub db: u32,
     /// Queue (RabbitMQ) or list (Redis) of this trial; unused by bare TCP.
     pub queue: String,
     /// Login; empty for none.
@@ -33,11 +36,13 @@ fn root_vhost() -> String {
     "/".to_string()
 }
 
-/// Messages that are tasks of Celery's, in its protocol's version 2.
+/// Messages for a program of somebody else's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// The task's name.
-    pub name: String,
+    /// What each of them is.
+    pub message: Message,
+    /// Whether the producer declares the queue (durable); if not it waits until the client has.
+    pub declare: bool,
     /// When the first one is due, where it has an ETA.
     pub first_due: Option<Offset>,
 }
@@ -162,7 +167,8 @@ mod tests {
     #[test]
     fn commands_survive_the_line() {
         let server = "10.128.128.1:5672".parse().unwrap();
-        let target = Target { server, vhost: "/".into(), queue: "q".into(), user: "u\n".into(), password: "p".into() };
+        let target =
+            Target { server, vhost: "/".into(), db: 0, queue: "q".into(), user: "u\n".into(), password: "p".into() };
         let settings = Settings {
             subject: SubjectKind::Lapin,
             connect_timeout: Setting::After(Duration::from_millis(1500)),
@@ -180,6 +186,7 @@ mod tests {
             sync_call: None,
             sysctl: [("tcp_retries2".to_string(), 5)].into(),
             client: serde_json::Map::new(),
+            command: None,
         };
         let load_interval = Some(Duration::from_micros(333_333));
         for command in [
@@ -195,7 +202,7 @@ mod tests {
                 broker: BrokerKind::Redis,
                 target,
                 interval: Duration::from_secs(1),
-                task: Some(Task { name: "t".into(), first_due: Some(Offset(7)) }),
+                task: Some(Task { message: Message::Celery("t".into()), declare: true, first_due: Some(Offset(7)) }),
             },
             Command::Relay { trial: 5, listen: server, upstream: server, queue: "q".into() },
             Command::Inspect { trial: 5, attempt: 2, tuple: Tuple { local: server, peer: server } },

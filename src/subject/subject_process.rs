@@ -68,8 +68,9 @@ impl Role for Subjects {
                 }
                 let (reporter, tasks) = (self.reporter.clone(), self.tasks.clone());
                 let trial = Trial { id: trial, target, settings: *settings, load_interval, reporter, tasks, stop };
-                if let Err(error) = self.start(trial, program) {
-                    self.reporter.note(format!("cannot start a client: {error}"));
+                if let Err(error) = self.start(trial.clone(), program) {
+                    self.reporter.note(format!("cannot start the client of trial {}: {error}", trial.id));
+                    trial.event(Kind::SubjectExited { status: error.to_string() });
                 }
             }
             Command::Fill { trial } => {
@@ -114,15 +115,15 @@ impl Subjects {
             SubjectKind::TcpWriter => tcp_writer::run,
             SubjectKind::RedisBlocking => redis_client::run,
             SubjectKind::AmqpBlocking => amqp_blocking::run,
-            SubjectKind::Celery => {
-                let program = program.ok_or_else(|| io::Error::other("no program was named"))?;
-                let id = trial.id;
-                self.programs.insert(id, Running::start(trial, *program)?);
-                return Ok(());
-            }
             SubjectKind::Lapin => {
                 let gate = self.openings.clone();
                 self.runtime()?.spawn(lapin_client::run(trial, gate));
+                return Ok(());
+            }
+            _ => {
+                let program = program.ok_or_else(|| io::Error::other("no program was named"))?;
+                let id = trial.id;
+                self.programs.insert(id, Running::start(trial, *program)?);
                 return Ok(());
             }
         };

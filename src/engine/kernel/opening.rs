@@ -1,5 +1,6 @@
 //! The opening of a run: its children, the proxies, the programs of others, and the connections under test.
 
+use super::super::heard::{Heard, Pairs};
 use super::*;
 
 /// The run's task store, with no task in it; its path.
@@ -18,8 +19,26 @@ pub(super) fn vhost(trial: TrialId) -> String {
     format!("halfopen.{trial}")
 }
 
-fn queue(trial: TrialId) -> String {
-    format!("halfopen.{trial}")
+/// The queue or list of a trial: its own, or the one that its program insists on.
+fn queue(plan: &Plan, trial: TrialId) -> String {
+    let settings = plan.trial(trial).and_then(|t| plan.scenario.arms.get(t.arm)).map(|arm| &arm.settings);
+    let named = settings.and_then(|settings| settings.command.as_ref()?.queue.clone());
+    named.unwrap_or_else(|| format!("halfopen.{trial}"))
+}
+
+/// The number of a trial's Redis database: one of its own for a program of somebody else's.
+pub(super) fn database(plan: &Plan, trial: TrialId, arm: usize) -> u32 {
+    let redis = plan.scenario.arms.get(arm).is_some_and(|arm| arm.settings.subject.broker() == BrokerKind::Redis);
+    if redis && is_command(plan, arm) { trial + 1 } else { 0 }
+}
+
+/// The clients from outside, for whoever listens to them.
+pub(super) fn heard(plan: &Plan, outside: &Outside) -> Pairs {
+    let one = |(pair, trial): ((std::net::Ipv4Addr, std::net::Ipv4Addr), TrialId)| {
+        let arm = plan.scenario.arms.get(plan.trial(trial)?.arm)?;
+        Some((pair, Heard { trial, broker: arm.settings.subject.broker(), queue: queue(plan, trial) }))
+    };
+    outside.trials().into_iter().filter_map(one).collect()
 }
 
 impl Run<'_> {
@@ -78,18 +97,23 @@ impl Run<'_> {
         let login = self.lab.broker(kind).map(|b| (b.user.clone(), b.password.clone()));
         let (user, password) = login.unwrap_or_default();
         let vhost = if is_command(self.plan, self.arm_of(trial)) { vhost(trial) } else { "/".to_string() };
-        Target { server: SocketAddrV4::new(server, kind.port()), vhost, queue: queue(trial), user, password }
+        let db = database(self.plan, trial, self.arm_of(trial));
+        let queue = queue(self.plan, trial);
+        Target { server: SocketAddrV4::new(server, kind.port()), vhost, db, queue, user, password }
     }
 
     /// The program of a trial whose subject is one of somebody else's.
     pub(super) fn program(&self, trial: TrialId, settings: &Settings, target: &Target) -> Option<Program> {
-        let adapter = clients::adapter(settings.subject)?;
+        let adapter = clients::adapter(settings)?;
         let place = Where {
-            environment: self.job.environments.get(&settings.subject)?.clone(),
+            environment: self.job.environments.get(&settings.subject).cloned(),
+            started_in: self.job.started_in.clone(),
             trial,
+            broker: settings.subject.broker(),
             broker_host: target.server.ip().to_string(),
             broker_port: target.server.port(),
             vhost: target.vhost.clone(),
+            db: target.db,
             queue: target.queue.clone(),
             user: target.user.clone(),
             password: target.password.clone(),
@@ -109,7 +133,12 @@ impl Run<'_> {
             let first = self.children.len() - self.plan.trials.len();
             let (listen, upstream) =
                 (SocketAddrV4::new(planned.server, kind.port()), SocketAddrV4::new(ADMIN, kind.port()));
-            self.children[first + index].send(&Command::Relay { trial, listen, upstream, queue: queue(trial) });
+            self.children[first + index].send(&Command::Relay {
+                trial,
+                listen,
+                upstream,
+                queue: queue(self.plan, trial),
+            });
         }
     }
 
@@ -125,12 +154,17 @@ impl Run<'_> {
             let target = self.target(trial.id, trial.server, settings.subject.broker());
             let load_interval = plan.scenario.load_of(&plan.scenario.arms[trial.arm]);
             let program = self.program(trial.id, &settings, &target);
-            if let Some(adapter) = clients::adapter(settings.subject) {
+            if let Some(adapter) = clients::adapter(&settings) {
                 self.facts.clients.extend(adapter.locked_versions());
             }
             let program = program.map(Box::new);
             let open = Command::Open { trial: trial.id, target, settings, load_interval, program };
             self.children[trial.arm].send(&open);
+            if plan.scenario.load_of(&plan.scenario.arms[trial.arm]).is_some()
+                && plan.scenario.arms[trial.arm].settings.is_ready_by_message()
+            {
+                self.carry_out(Order::StartLoad { trial: trial.id, first_due: None });
+            }
         }
     }
 }

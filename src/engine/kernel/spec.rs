@@ -24,11 +24,12 @@ pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
         middlebox: middlebox(&job.plan),
         // A virtual host each: clients of one virtual host talk to each other.
         vhosts: job.plan.trials.iter().filter(|t| is_command(&job.plan, t.arm)).map(|t| vhost(t.id)).collect(),
+        databases: job.plan.trials.iter().map(|t| database(&job.plan, t.id, t.arm)).max().unwrap_or(0) + 1,
     }
 }
 
 /// Whether a proxy stands before the broker.
-fn proxied(plan: &Plan) -> bool {
+pub(super) fn proxied(plan: &Plan) -> bool {
     plan.scenario.faults.iter().any(|fault| fault.act == Some(Act::FreezeProxy))
 }
 
