@@ -12,6 +12,7 @@ pub mod events;
 pub mod fault;
 pub mod host;
 pub mod lab;
+pub mod ledger;
 pub mod observe;
 pub mod plan;
 pub mod reaper;

@@ -3,6 +3,7 @@
 use super::CellRows;
 use super::asked;
 use super::beside;
+use super::ledger;
 use super::sentences;
 use super::silence;
 use super::summary::{
@@ -43,6 +44,7 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged, rows: &[
         cells: cells(&run.plan, judged, rows),
         tasks: beside::tasks(&run.plan),
         published: beside::published(&run.plan, judged, rows),
+        ledger: ledger::of(&judged.account, &judged.trials.iter().map(|r| r.trial).collect()),
         void_reasons: void_reasons(&judged.trials),
         gates: gates.iter().map(gate).collect(),
         brackets: brackets(&judged.trials),
@@ -106,7 +108,11 @@ fn cells(plan: &Plan, judged: &Judged, cells: &[CellRows]) -> Vec<CellSummary> {
         let messages: Vec<&MessageRow> =
             rows.iter().filter_map(|r| of_trial.get(&r.trial)).flatten().copied().collect();
         let (arm, fault) = (&plan.scenario.arms[c.arm], &plan.scenario.faults[c.fault]);
-        CellSummary { outlooks: silence::watchers(plan, judged, c), ..cell(arm, fault, &rows, &messages) }
+        CellSummary {
+            outlooks: silence::watchers(plan, judged, c),
+            ledger: ledger::of(&judged.account, &rows.iter().map(|r| r.trial).collect()),
+            ..cell(arm, fault, &rows, &messages)
+        }
     };
     cells.iter().map(one).collect()
 }
@@ -145,6 +151,7 @@ fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) 
         unexercised_to_client: unexercised(&|r| r.offered_to_client),
         predicted: predicted(rows),
         messages: (!messages.is_empty()).then(|| message_counts(messages)),
+        ledger: None,
     }
 }
 

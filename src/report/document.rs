@@ -3,6 +3,7 @@
 
 use super::beside;
 use super::cells;
+use super::ledger;
 use super::options;
 use super::sentences;
 use super::silence;
@@ -106,6 +107,7 @@ pub(super) fn sections(summary: &Summary) -> Vec<Section> {
         silence::section(summary),
         far_ends(summary),
         messages(summary),
+        ledger::section(summary),
         void(summary),
         Some(exactness(summary)),
         Some(options::section(summary)),

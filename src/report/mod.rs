@@ -12,6 +12,7 @@ pub mod conformance;
 mod document;
 mod html;
 mod junit;
+mod ledger;
 mod lives;
 mod markdown;
 mod options;
@@ -25,8 +26,8 @@ mod text;
 
 pub use silence::WatcherSummary;
 pub use summary::{
-    CellSummary, Counts, GateSummary, MessageCounts, NamedCount, Predicted, PublishedSummary, ScenarioSummary,
-    StuckBeside, Summary, TaskSummary, VoidCount,
+    AnomalyCount, CellSummary, Counts, GateSummary, LedgerSummary, MessageCounts, NamedCount, Predicted,
+    PublishedSummary, ScenarioSummary, StuckBeside, Summary, TaskSummary, VoidCount,
 };
 pub use tables::{connections_csv, messages_csv, trials_csv};
 pub use text::{escape_markdown, plain, seconds};

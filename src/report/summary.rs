@@ -38,6 +38,8 @@ pub struct Summary {
     /// Stuck durations from elsewhere, beside those of the run; `None` without them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published: Option<PublishedSummary>,
+    /// What the ledger of all messages comes to; `None` without messages.
+    pub ledger: Option<LedgerSummary>,
     /// Why trials are void, the most frequent first.
     pub void_reasons: Vec<VoidCount>,
     /// The gates with their verdicts, in the order of the scenario.
@@ -195,6 +197,8 @@ pub struct CellSummary {
     pub predicted: Option<Predicted>,
     /// The ledger; `None` without messages.
     pub messages: Option<MessageCounts>,
+    /// What became of them, and what went wrong; `None` without messages.
+    pub ledger: Option<LedgerSummary>,
 }
 
 /// What the model said about a cell, and how often the measurement agreed.
@@ -251,6 +255,38 @@ pub struct GateSummary {
     pub n: usize,
     /// Trials that could have been anything.
     pub unknown: usize,
+}
+
+/// What became of messages, and what went wrong with them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct LedgerSummary {
+    /// Handed to the broker: the sum of the following five.
+    pub published: usize,
+    /// Their work was done.
+    pub done: usize,
+    /// A reaper failed them and their work was never done.
+    pub failed: usize,
+    /// Nobody has them, nobody did their work, and nobody was told.
+    pub lost: usize,
+    /// None of these by the end of the watch.
+    pub waiting: usize,
+    /// Never confirmed and never seen again.
+    pub unconfirmed: usize,
+    /// What went wrong, each kind that occurred.
+    pub anomalies: Vec<AnomalyCount>,
+}
+
+/// Messages with one anomaly.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AnomalyCount {
+    /// Which.
+    pub kind: String,
+    /// How many messages.
+    pub n: usize,
+    /// The first of them, as `trial.message`; all of them are in `messages.csv`.
+    pub ids: Vec<String>,
+    /// The evidence for the first one.
+    pub example: String,
 }
 
 /// The ledger in numbers.

@@ -91,6 +91,14 @@ pub(super) const COLUMNS: &[(&str, Column)] = &[
     ("void_reason", Column::Text),
     ("predicted_watcher", Column::Text),
     ("watcher_agrees", Column::Flag),
+    ("lost_n", Column::Number),
+    ("duplicated_n", Column::Number),
+    ("duplicated_effects_n", Column::Number),
+    ("falsely_killed_n", Column::Number),
+    ("zombies_n", Column::Number),
+    ("out_of_order_n", Column::Number),
+    ("reaped_twice_n", Column::Number),
+    ("contradictions_n", Column::Number),
 ];
 
 /// The metric that is no column of its own: the share of `true` in the column `agrees`, which takes no measure.

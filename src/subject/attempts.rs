@@ -63,8 +63,11 @@ impl Trial {
     /// Begins the work on a message; false where its task is not there to be begun (failed meanwhile, or somebody's).
     /// Without a task store there is nothing that could say no.
     pub fn begin_work(&self, attempt: u32, message: u64) -> bool {
-        let Some(tasks) = &self.tasks else { return true };
         let at = self.reporter.now();
+        let Some(tasks) = &self.tasks else {
+            self.event_at(at, Kind::Started { attempt, message });
+            return true;
+        };
         match tasks.begin(self.id, message, at) {
             Ok(true) => {
                 self.event_at(at, Kind::Started { attempt, message });
@@ -78,8 +81,9 @@ impl Trial {
         }
     }
 
-    /// Writes down that the work on a message is done.
+    /// The work on a message is done: its effect is out, and the task store is told so.
     pub fn finish_work(&self, attempt: u32, message: u64) {
+        self.event(Kind::Effect { message });
         let Some(tasks) = &self.tasks else { return };
         match tasks.finish(self.id, message, self.reporter.now()) {
             // At the commit: only then does the store know.
