@@ -21,6 +21,7 @@ Examples:
   halfopen list                                 the scenarios, each with its question and length
   halfopen run scenarios/first-look.toml        real brokers, real consumers, real half-open sockets
   halfopen run scenarios/one-way.toml --dry-run what it would create, with which privileges, for how long
+  halfopen reap reap.toml                       what is stuck in your own task table, and why; changes nothing
   halfopen report runs/one-way                  render a recorded run again, offline, without root
 
 Exit codes: 0 every gate held, 1 a gate failed, 2 wrong usage or scenario, 3 this machine can't run it,
@@ -37,6 +38,8 @@ pub enum Command {
     Conformance(ConformanceArgs),
     /// Render a recorded run again: judged anew from its events, offline, without root
     Report(ReportArgs),
+    /// The reaper on your own task table: what is stuck, and why; changes nothing unless told to
+    Reap(super::reap::ReapArgs),
     /// What this machine can do, and the command that mends each lack
     Doctor(JsonArgs),
     /// Remove what a killed run could have left, and nothing else

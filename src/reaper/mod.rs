@@ -4,6 +4,7 @@
 //! it ([`Sweeper`]) are the effects around it. What is left out: who queues tasks and who works on them (`subject`), and
 //! what became of a trial (`verdict`).
 
+pub mod own;
 pub mod rule;
 mod store;
 mod sweep;

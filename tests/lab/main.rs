@@ -16,6 +16,7 @@ mod links;
 mod observe;
 #[path = "../support/place.rs"]
 mod place;
+mod reap;
 mod reaper;
 mod rootless;
 mod supervisor;

@@ -1,10 +1,10 @@
-//! What a sweep does with the rows that it sees. Pure: rows and the time in, actions out.
+//! Airflow's rule for rows that were *queued* for too long.
 //!
 //! The rule is Airflow's `_fail_tasks_stuck_in_queued` (up to 2.10.3) and `_handle_tasks_stuck_in_queued` (from 2.10.4)
 //! in `scheduler_job_runner.py`: only rows in state *queued*, only those with `queued_dttm < now − timeout` (so the limit
 //! itself does not count), and from 2.10.4 a row goes back to the queue twice before it is failed.
 
-use super::{Status, Task, TaskId};
+use super::super::{Status, Task, TaskId};
 use crate::scenario::{ReaperGeneration, ReaperSettings};
 use crate::units::Offset;
 
