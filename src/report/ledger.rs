@@ -109,7 +109,9 @@ pub(super) fn section(summary: &Summary) -> Option<Section> {
     let mut blocks = vec![Block::Table(Table::new(&header, rows)), Block::Note(note)];
     let rows: Vec<_> = summary.cells.iter().flat_map(wrong).collect();
     if rows.is_empty() {
-        blocks.push(Block::List(vec!["The record shows nothing lost, done twice, killed in vain or left untold.".to_string()]));
+        blocks.push(Block::List(vec![
+            "The record shows nothing lost, done twice, killed in vain or left untold.".to_string(),
+        ]));
     } else {
         blocks.push(Block::Table(Table::new(&["arm", "fault", "what went wrong", "n", "messages", "the first"], rows)));
     }
