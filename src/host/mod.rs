@@ -6,6 +6,7 @@
 pub mod cage;
 pub mod capabilities;
 pub mod clock;
+pub mod conntrack;
 pub mod guest;
 pub mod init;
 pub mod journal;
@@ -22,5 +23,6 @@ pub mod procfs;
 pub mod programs;
 pub mod secret;
 pub mod signals;
+pub mod sockopt;
 pub mod supervise;
 pub mod userns;

@@ -22,7 +22,7 @@ pub mod vm;
 
 pub use broker::{Broker, Patience};
 pub use error::LabError;
-pub use netns::{ADMIN, ArmNet, PRODUCER, RouterNs};
+pub use netns::{ADMIN, ArmNet, BoxNet, PRODUCER, RouterNs};
 
 use crate::host::netns::NetNs;
 use crate::host::programs::Program;
@@ -52,6 +52,8 @@ pub struct LabSpec<'a> {
     pub router: RouterNs,
     /// Whether the trials' server addresses belong to a namespace for proxies; the brokers are behind it.
     pub proxied: bool,
+    /// The middlebox that the router is.
+    pub middlebox: Option<BoxNet>,
     /// Virtual hosts of RabbitMQ beside `/`.
     pub vhosts: Vec<String>,
 }

@@ -1,5 +1,6 @@
 //! What a fault is: an impairment profile in a scope, at a phase, for a time, perhaps again and again.
 
+use super::middlebox::Middlebox;
 use crate::units::Setting;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -56,11 +57,14 @@ pub enum Act {
     RebootHost,
     /// The proxy between this client and the broker is stopped (`SIGSTOP`); its kernel goes on acknowledging.
     FreezeProxy,
+    /// The middlebox between the two forgets the connection: its entry is gone, by its idle timeout or at the phase.
+    ForgetEntry,
 }
 
 impl Act {
     /// All acts, in the order of the documentation.
-    pub const ALL: [Self; 4] = [Self::FreezeBroker, Self::KillBroker, Self::RebootHost, Self::FreezeProxy];
+    pub const ALL: [Self; 5] =
+        [Self::FreezeBroker, Self::KillBroker, Self::RebootHost, Self::FreezeProxy, Self::ForgetEntry];
 
     /// The name in profiles and reports.
     #[must_use]
@@ -70,6 +74,7 @@ impl Act {
             Self::KillBroker => "kill_broker",
             Self::RebootHost => "reboot_host",
             Self::FreezeProxy => "freeze_proxy",
+            Self::ForgetEntry => "forget_entry",
         }
     }
 
@@ -81,15 +86,17 @@ impl Act {
             Self::KillBroker => "the broker's processes are killed",
             Self::RebootHost => "the broker's end is forgotten without a word",
             Self::FreezeProxy => "the proxy before the broker is stopped",
+            Self::ForgetEntry => "the middlebox forgets the connection",
         }
     }
 
-    /// Whether the client must not be told: no RST, FIN or ICMP. A broker that is killed has its kernel say so.
+    /// Whether the client must not be told: no RST, FIN or ICMP. A broker that is killed has its kernel say so, and of a
+    /// middlebox its profile says it.
     #[must_use]
     pub fn silent(self) -> bool {
         match self {
             Self::FreezeBroker | Self::FreezeProxy => true,
-            Self::KillBroker | Self::RebootHost => false,
+            Self::KillBroker | Self::RebootHost | Self::ForgetEntry => false,
         }
     }
 
@@ -98,14 +105,17 @@ impl Act {
     pub fn hits_all(self) -> bool {
         match self {
             Self::FreezeBroker | Self::KillBroker => true,
-            Self::RebootHost | Self::FreezeProxy => false,
+            Self::RebootHost | Self::FreezeProxy | Self::ForgetEntry => false,
         }
     }
 
     /// Whether it is done to processes, which are then looked at, and not to the path.
     #[must_use]
     pub fn hits_processes(self) -> bool {
-        self != Self::RebootHost
+        match self {
+            Self::FreezeBroker | Self::FreezeProxy | Self::KillBroker => true,
+            Self::RebootHost | Self::ForgetEntry => false,
+        }
     }
 
     /// Whether it can be taken back.
@@ -113,7 +123,7 @@ impl Act {
     pub fn heals(self) -> bool {
         match self {
             Self::FreezeBroker | Self::FreezeProxy => true,
-            Self::KillBroker | Self::RebootHost => false,
+            Self::KillBroker | Self::RebootHost | Self::ForgetEntry => false,
         }
     }
 }
@@ -164,6 +174,12 @@ pub struct Fault {
     /// What the profile does beside dropping.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub act: Option<Act>,
+    /// The box between client and broker that keeps an entry for each connection, where the profile is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub middlebox: Option<Middlebox>,
+    /// The middlebox forgets a connection that was silent for this long, by itself; `None` lets it forget at the phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Duration>,
     /// What is cut.
     pub scope: Scope,
     /// Healed after this long.
@@ -197,7 +213,10 @@ impl Fault {
     /// Whether RST, FIN and ICMP that reach the client void the trial, as far as the way to the client is cut.
     #[must_use]
     pub fn silent(&self) -> bool {
-        self.act.is_none_or(Act::silent)
+        match self.middlebox {
+            Some(middlebox) => middlebox.silent(),
+            None => self.act.is_none_or(Act::silent),
+        }
     }
 
     /// How often it comes.

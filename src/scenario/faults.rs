@@ -2,9 +2,9 @@
 
 use super::error::Findings;
 use super::fault::{Act, Fault, Repeat, Scope};
-use super::profile;
 use super::value::Val;
 use super::walk::Fields;
+use super::{middlebox, profile};
 use crate::units::{Setting, print_duration};
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
         profile,
         drop: known.drop,
         act: known.act,
+        middlebox: known.middlebox,
+        idle: fields.time("idle"),
         scope: if fields.text("scope") == Some("host") { Scope::Host } else { Scope::Flow },
         duration,
         repeat: if known.act.is_some_and(|act| !act.heals()) {
@@ -37,6 +39,7 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
     };
     check_phase(fields, &fault, findings);
     check_healing(fields, &fault, findings);
+    middlebox::check(fields, &fault, findings);
     Some(fault)
 }
 
@@ -68,7 +71,7 @@ fn repeat(fields: &Fields, duration: Setting, findings: &mut Findings) -> Option
 fn once_only(fields: &Fields, findings: &mut Findings) {
     for key in ["repeat", "pause"] {
         if let Some(found) = fields.get(key) {
-            findings.error(found.key_at, fields.name(key), "what is killed can't come again; remove it");
+            findings.error(found.key_at, fields.name(key), "what is killed or forgotten can't come again; remove it");
         }
     }
 }
@@ -105,7 +108,7 @@ fn check_healing(fields: &Fields, fault: &Fault, findings: &mut Findings) {
     }
     let problem = match fault.act {
         None if fault.is_control() => "a control has nothing to heal; remove it",
-        Some(Act::RebootHost) => "what was forgotten can't be healed; remove it",
+        Some(Act::RebootHost | Act::ForgetEntry) => "what was forgotten can't be healed; remove it",
         Some(act) if !act.heals() => "what is killed can't be healed; remove it",
         _ => return,
     };

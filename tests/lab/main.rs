@@ -9,10 +9,12 @@ mod blocking;
 mod certificate;
 mod common;
 mod fault;
+mod inspect;
 mod jobs;
 mod kill;
 mod lab;
 mod links;
+mod middlebox;
 mod observe;
 #[path = "../support/place.rs"]
 mod place;

@@ -46,7 +46,7 @@ fn means(act: Act) -> Option<(Signal, RunState)> {
     match act {
         Act::FreezeBroker | Act::FreezeProxy => Some((Signal::SIGSTOP, RunState::Stopped)),
         Act::KillBroker => Some((Signal::SIGKILL, RunState::Gone)),
-        Act::RebootHost => None,
+        Act::RebootHost | Act::ForgetEntry => None,
     }
 }
 

@@ -8,6 +8,7 @@ use super::actor::Actor;
 use crate::events::{Counters, Event, Kind, Source, Tuple};
 use crate::fault::{Applied, Cut, FaultTable, TrialReading};
 use crate::host::clock::Clock;
+use crate::host::conntrack::Conntrack;
 use crate::host::mailbox::{Nothing, Receiver, Sender};
 use crate::observe::SockDiag;
 use crate::scenario::{Act, Directions, Fault, Scope, Trigger};
@@ -29,6 +30,10 @@ pub struct What {
     pub lease: Option<Duration>,
     /// Wait for a segment from the broker first, for so long at the most.
     pub after_segment: Option<Duration>,
+    /// Wait until a middlebox has forgotten the connection by itself.
+    pub idle: bool,
+    /// What is forgotten stays forgotten.
+    pub strict: bool,
 }
 
 impl What {
@@ -41,6 +46,8 @@ impl What {
             act: fault.act,
             lease: fault.duration.get().filter(|_| fault.act.is_none()).map(|time| time + LEASE_BEYOND),
             after_segment: (fault.trigger == Some(Trigger::AfterHeartbeat)).then_some(horizon),
+            idle: fault.idle.is_some(),
+            strict: fault.middlebox.is_some_and(|middlebox| !middlebox.loose),
         }
     }
 }
@@ -111,6 +118,10 @@ struct Planned {
     at: Offset,
 }
 
+#[path = "forgetful.rs"]
+mod forgetful;
+use forgetful::Forgetful;
+
 /// The thread's state.
 pub struct Cutter {
     clock: Clock,
@@ -127,6 +138,8 @@ pub struct Cutter {
     /// One a proxy, made at its cut.
     proxies: HashMap<TrialId, u32>,
     proxy_actors: HashMap<TrialId, Actor>,
+    /// The middlebox' memory, where there is one.
+    middlebox: Option<Forgetful>,
     /// Trials whose fault is in force and whose first drop has not been seen, with the time of their cut.
     undropped: BTreeMap<TrialId, Offset>,
     in_force: HashMap<TrialId, bool>,
@@ -169,12 +182,19 @@ impl Cutter {
             actor: Actor::default(),
             proxies: HashMap::new(),
             proxy_actors: HashMap::new(),
+            middlebox: None,
             undropped: BTreeMap::new(),
             in_force: HashMap::new(),
             finished: HashSet::new(),
             last_look: None,
             look_took: Duration::ZERO,
         }
+    }
+
+    /// Over a router that tracks connections.
+    pub fn through(mut self, tracked: Option<Conntrack>) -> Self {
+        self.middlebox = tracked.map(Forgetful::new);
+        self
     }
 
     /// Serves requests until their sender is gone; returns the table for an orderly close.
@@ -215,7 +235,9 @@ impl Cutter {
         match request {
             Request::Cut { trial, at, tuple, what, client } => {
                 self.planned.push(Planned { trial, tuple, what, client, at });
-                self.due.push(Reverse((at, Due::Cut(self.planned.len() - 1))));
+                // When it falls silent is the connection's own matter: the watch begins at once.
+                let first = if what.idle { self.clock.now() } else { at };
+                self.due.push(Reverse((first, Due::Cut(self.planned.len() - 1))));
                 // What is done to processes drops nothing: the counts have to be in place before it.
                 if let Some(act) = what.act.filter(|act| act.hits_processes()) {
                     self.acts.insert(trial, act);
@@ -232,6 +254,7 @@ impl Cutter {
             Request::Certify(trial) => self.certify(trial),
             Request::Finish { trial, why } => {
                 self.certify(trial);
+                self.prove_alive(trial);
                 self.finished.insert(trial);
                 self.undropped.remove(&trial);
                 self.say(trial, Kind::TrialEnded { why: why.to_string() });
@@ -272,9 +295,15 @@ impl Cutter {
                 return;
             }
         }
+        let forgotten = match what.idle.then(|| self.watch(index)) {
+            Some(None) => return,
+            Some(Some(forgotten)) => Some(forgotten),
+            None => None,
+        };
         let age_at_fault_s = socket.map(|s| f64::from(s.last_data_recv_ms.min(s.last_ack_recv_ms)) / 1e3);
         let applied = match what.act {
             Some(Act::RebootHost) => self.reboot(trial, tuple, what),
+            Some(Act::ForgetEntry) => self.forget(trial, tuple, what, forgotten),
             Some(Act::FreezeProxy) => self.freeze_proxy(trial, what.scope),
             Some(act) => self.actor.act(self.clock, act),
             None => self.install(trial, tuple, what),
@@ -282,7 +311,7 @@ impl Cutter {
         let kind = match applied {
             Ok(applied) => {
                 // A control has its instant and its counters like the others; nothing will ever be dropped.
-                if !what.drop.is_none() {
+                if !what.drop.is_none() || what.act == Some(Act::ForgetEntry) {
                     self.undropped.insert(trial, applied.after);
                 }
                 self.in_force.insert(trial, true);
@@ -390,6 +419,7 @@ impl Cutter {
             return;
         }
         self.prove(trial);
+        self.prove_forgotten(trial);
         match self.table.counters_of(trial) {
             Ok(read) => self.say(trial, Kind::Certificate { counters: read.counters, intact: read.intact }),
             Err(error) => self.say(trial, Kind::Note { text: format!("the certificate could not be read: {error}") }),
