@@ -15,7 +15,7 @@ use crate::host::programs::Program;
 use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervise};
 use crate::host::{clock, journal, signals};
 use crate::plan::{self, Overrides, Plan};
-use crate::scenario::{self, Arm, BrokerKind, Fault, Scenario, SubjectKind};
+use crate::scenario::{self, Arm, BrokerKind, Fault, Scenario, SubjectKind, TaskStoreKind};
 use crate::store::{RunDir, RunInfo, ScenarioSource};
 use crate::units::{print_duration, utc_date_time};
 use std::collections::BTreeMap;
@@ -439,6 +439,11 @@ pub(super) fn preflight(ready: &Ready, lab: LabName) -> Result<(), Failure> {
         if let Some(missing) = needed.iter().find(|p| p.locate().is_none()) {
             return Err(Failure::new(Exit::Cannot, format!("{} is not installed; {}", missing.name(), missing.mend())));
         }
+    }
+    let postgres = ready.plan.scenario.reaper.as_ref().is_some_and(|r| r.store == TaskStoreKind::Postgres);
+    if postgres && Program::Postgres.locate().is_none() {
+        let (name, mend) = (Program::Postgres.name(), Program::Postgres.mend());
+        return Err(Failure::new(Exit::Cannot, format!("{name} is not installed; {mend}")));
     }
     if lab == LabName::Vm {
         // A guest is root of its own kernel.

@@ -5,11 +5,13 @@
 //! what became of a trial (`verdict`).
 
 pub mod own;
+mod postgres;
 pub mod rule;
+mod sqlite;
 mod store;
 mod sweep;
 mod task;
 
-pub use store::{TaskStore, TaskStoreError};
+pub use store::{Place, TaskStore, TaskStoreError};
 pub use sweep::{Sweeper, Swept};
 pub use task::{Status, Task, TaskId};

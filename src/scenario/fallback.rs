@@ -1,7 +1,7 @@
 //! `[reaper]`, `[tasks]` and `[published]`: what cleans up, how many tasks there are, and what somebody else measured.
 
 use super::error::Findings;
-use super::model::{Published, ReaperGeneration, ReaperSettings, Tasks};
+use super::model::{Published, ReaperGeneration, ReaperSettings, TaskStoreKind, Tasks};
 use super::profile;
 use super::walk::Fields;
 use crate::units::print_duration;
@@ -29,7 +29,11 @@ fn reaper_of(fields: &Fields) -> Option<ReaperSettings> {
         Some("airflow-2.10.4") => ReaperGeneration::RequeuesTwice,
         _ => ReaperGeneration::FailsAtOnce,
     };
-    Some(ReaperSettings { timeout: fields.time("timeout")?, interval: fields.time("interval")?, generation })
+    let store = match fields.text("store") {
+        Some("postgres") => TaskStoreKind::Postgres,
+        _ => TaskStoreKind::Sqlite,
+    };
+    Some(ReaperSettings { timeout: fields.time("timeout")?, interval: fields.time("interval")?, generation, store })
 }
 
 fn tasks_of(fields: &Fields) -> Option<Tasks> {

@@ -189,6 +189,10 @@ pub struct Settings {
     pub client: Map<String, Value>,
 }
 
+fn is_default(kind: &TaskStoreKind) -> bool {
+    *kind == TaskStoreKind::default()
+}
+
 fn yes() -> bool {
     true
 }
@@ -271,6 +275,17 @@ pub enum ReaperGeneration {
     RequeuesTwice,
 }
 
+/// Where a run writes its tasks down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStoreKind {
+    /// An embedded SQLite: a file.
+    #[default]
+    Sqlite,
+    /// A PostgreSQL of the run's own.
+    Postgres,
+}
+
 /// The fallback that cleans up by the age of a *queued* row (`rule = "queued-timeout"`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReaperSettings {
@@ -280,6 +295,9 @@ pub struct ReaperSettings {
     pub interval: Duration,
     /// What it does with a row that is too old.
     pub generation: ReaperGeneration,
+    /// Where the rows are.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub store: TaskStoreKind,
 }
 
 /// Tasks over a long time, few of which meet a half-open connection. A trial is one of those few.

@@ -240,6 +240,14 @@ const REAPER: &[Key] = &[
         "Up to 2.10.3 the first sweep fails the row; from 2.10.4 it is queued again twice before.",
         &["version"],
     ),
+    optional(
+        "store",
+        Kind::Choice(&["sqlite", "postgres"]),
+        "`sqlite`",
+        "store = \"postgres\"",
+        "Where the tasks are written down: an embedded file, or a PostgreSQL of the run's own. No fault touches either.",
+        &["database"],
+    ),
 ];
 
 const TASKS: &[Key] = &[

@@ -150,7 +150,7 @@ pub enum Report {
 mod tests {
     use super::*;
     use crate::events::{Kind, Source, Tuple};
-    use crate::scenario::{Keepalive, ReaperGeneration, SubjectKind};
+    use crate::scenario::{Keepalive, ReaperGeneration, SubjectKind, TaskStoreKind};
     use crate::units::{Offset, Setting};
 
     fn again<T: Serialize + for<'de> Deserialize<'de>>(value: &T) -> T {
@@ -205,6 +205,7 @@ mod tests {
                     timeout: Duration::from_secs(1200),
                     interval: Duration::from_millis(1500),
                     generation: ReaperGeneration::RequeuesTwice,
+                    store: TaskStoreKind::Postgres,
                 },
                 first: Duration::from_micros(1),
             },

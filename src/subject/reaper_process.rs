@@ -5,18 +5,18 @@ use super::protocol::Command;
 use super::report::Reporter;
 use super::tasks::STORE;
 use crate::events::{Kind, Source};
-use crate::reaper::{Sweeper, Swept, TaskStore};
+use crate::reaper::{Place, Sweeper, Swept, TaskStore};
 use crate::scenario::ReaperSettings;
 use std::io;
-use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 pub(super) fn main(args: &[String]) -> i32 {
     child::run(args, Source::Reaper, &[], |reporter| {
-        let path = flag(args, STORE).ok_or_else(|| io::Error::other("--store PATH is needed: the task store"))?;
-        let store = TaskStore::open(Path::new(path)).map_err(io::Error::other)?;
+        let path = flag(args, STORE).ok_or_else(|| io::Error::other("--store PLACE is needed: the task store"))?;
+        let place: Place = path.parse().map_err(io::Error::other)?;
+        let store = TaskStore::open(&place).map_err(io::Error::other)?;
         Ok(Reaper { reporter: reporter.clone(), store: Some(store), running: None })
     })
 }

@@ -2,11 +2,14 @@
 
 use super::*;
 
-/// The run's task store, with no task in it; its path.
-fn make_store(run_id: &str) -> Result<String, EngineError> {
-    let path = work_dir().join(format!("tasks-{run_id}.sqlite"));
-    TaskStore::create(&path).map_err(|e| EngineError::Harness(e.to_string()))?;
-    Ok(path.to_string_lossy().into_owned())
+/// The run's task store, with no task in it; its place.
+fn make_store(run_id: &str, lab: &Lab) -> Result<String, EngineError> {
+    let place = match &lab.database {
+        Some(database) => Place::Postgres(database.sockets.clone()),
+        None => Place::Sqlite(work_dir().join(format!("tasks-{run_id}.sqlite"))),
+    };
+    TaskStore::create(&place).map_err(|e| EngineError::Harness(e.to_string()))?;
+    Ok(place.to_string())
 }
 
 /// Whether the subjects of an arm are programs of somebody else's.
@@ -33,7 +36,7 @@ impl Run<'_> {
         };
         // Made before anybody opens it.
         let store = match &scenario.reaper {
-            Some(_) => Some(make_store(&job.run_id)?),
+            Some(_) => Some(make_store(&job.run_id, &self.lab)?),
             None => None,
         };
         let store: Vec<&str> = store.iter().flat_map(|path| ["--store", path.as_str()]).collect();
@@ -62,6 +65,10 @@ impl Run<'_> {
             for trial in &self.plan.trials {
                 add(&["__proxy"], &format!("{PROXY} {}", trial.id), ns)?;
             }
+        }
+        if let Some(database) = &self.lab.database {
+            let version = database.version.clone().unwrap_or_else(|| "unknown".to_string());
+            self.facts.brokers.insert("postgres".to_string(), version);
         }
         Ok(())
     }

@@ -23,8 +23,8 @@ use crate::host::{procfs, signals};
 use crate::lab::{ADMIN, ArmNet, Broker, Lab, LabError, LabSpec, Patience, RouterNs};
 use crate::observe::SockDiag;
 use crate::plan::{self, Plan};
-use crate::reaper::TaskStore;
-use crate::scenario::{Act, BrokerKind, Settings};
+use crate::reaper::{Place, TaskStore};
+use crate::scenario::{Act, BrokerKind, Settings, TaskStoreKind};
 use crate::store::{EventLog, LOGS, MemoryUse, RunDir, StoreError};
 use crate::subject::protocol::{Command, Target, Task};
 use crate::units::{Offset, Pace, TrialId, seconds};
@@ -183,6 +183,7 @@ fn lab_spec(job: &Job) -> LabSpec<'_> {
         proxied: proxied(&job.plan),
         // A virtual host each: clients of one virtual host talk to each other.
         vhosts: job.plan.trials.iter().filter(|t| is_command(&job.plan, t.arm)).map(|t| vhost(t.id)).collect(),
+        database: scenario.reaper.as_ref().is_some_and(|reaper| reaper.store == TaskStoreKind::Postgres),
     }
 }
 
