@@ -157,9 +157,10 @@ fn finish(dir: &RunDir, exit: Exit, args: &RunArgs) -> Result<(Exit, serde_json:
 
 /// What the model engine does not know how to simulate.
 fn simulated_only(ready: &Ready) -> Result<(), Failure> {
-    let option = |arm: &Arm| match (&arm.settings.link, arm.settings.peer_reads) {
-        (_, false) => Some("peer_reads = false"),
-        (Some(_), _) => Some("link"),
+    let option = |arm: &Arm| match (&arm.settings.link, arm.settings.peer_reads, arm.work) {
+        (_, false, _) => Some("peer_reads = false"),
+        (Some(_), ..) => Some("link"),
+        (.., Some(_)) => Some("work"),
         _ => None,
     };
     let scenario = &ready.plan.scenario;
@@ -169,7 +170,9 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
     });
     let real_only = |fault: &&Fault| fault.act.is_some() || fault.repeat.is_some() || fault.trigger.is_some();
     let fault = scenario.faults.iter().find(real_only).map(|fault| format!("fault `{}`", fault.name()));
-    match arm.or(fault) {
+    let liveness = scenario.reaper.as_ref().is_some_and(|reaper| reaper.liveness.is_some() || reaper.reapers > 1);
+    let reaper = liveness.then(|| "[reaper]: the rule `liveness`, or several reapers,".to_string());
+    match arm.or(fault).or(reaper) {
         Some(what) => {
             let text = format!("{}: {what} runs with --engine kernel in this version", ready.path.display());
             Err(Failure::new(Exit::Cannot, text))

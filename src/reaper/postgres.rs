@@ -6,6 +6,7 @@
 use super::rule::{Action, TIMEOUT};
 use super::{Status, Task, TaskId, TaskStoreError};
 use crate::units::Offset;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -107,6 +108,46 @@ impl PostgresStore {
                    WHERE status = 'PENDING' AND queued_at < $1 ORDER BY queued_at, id";
         let rows = self.ask("look for old tasks", self.client.query_typed(sql, &[(&cutoff.0, Type::INT8)]))?;
         rows.iter().map(|row| self.task(row)).collect()
+    }
+
+    pub fn active(&self) -> Result<Vec<Task>, TaskStoreError> {
+        let sql = "SELECT id, status, worker_id, error_code, queued_at, updated_at, attempts FROM task \
+                   WHERE status IN ('PENDING', 'PROCESSING') ORDER BY updated_at, id";
+        let rows = self.ask("look for active tasks", self.client.query_typed(sql, &[]))?;
+        rows.iter().map(|row| self.task(row)).collect()
+    }
+
+    pub fn fail(&self, seen: &Task, at: Offset) -> Result<bool, TaskStoreError> {
+        let sql = "UPDATE task SET status = 'FAILED', error_code = $5, updated_at = $6 \
+                   WHERE id = $1 AND status = $2 AND worker_id IS NOT DISTINCT FROM $3 AND updated_at = $4";
+        let (id, status) = (seen.id.to_string(), seen.status.name());
+        let with: [Param<'_>; 6] = [
+            (&id, Type::TEXT),
+            (&status, Type::TEXT),
+            (&seen.worker_id, Type::TEXT),
+            (&seen.updated_at.0, Type::INT8),
+            (&TIMEOUT, Type::TEXT),
+            (&at.0, Type::INT8),
+        ];
+        self.changes("fail a task", sql, &with)
+    }
+
+    pub fn beat(&self, worker: &str, task: Option<TaskId>, at: Offset) -> Result<(), TaskStoreError> {
+        let sql = "INSERT INTO worker_status (worker_id, last_heartbeat_at, current_task_id, status) \
+                   VALUES ($1, $2, $3, $4) ON CONFLICT (worker_id) DO UPDATE SET \
+                   last_heartbeat_at = excluded.last_heartbeat_at, current_task_id = excluded.current_task_id, \
+                   status = excluded.status";
+        let status = if task.is_some() { "busy" } else { "idle" };
+        let task = task.map(|id| id.to_string());
+        let with: [Param<'_>; 4] =
+            [(&worker, Type::TEXT), (&at.0, Type::INT8), (&task, Type::TEXT), (&status, Type::TEXT)];
+        self.changes("give a sign of life", sql, &with).map(drop)
+    }
+
+    pub fn beats(&self) -> Result<BTreeMap<String, Offset>, TaskStoreError> {
+        let sql = "SELECT worker_id, last_heartbeat_at FROM worker_status";
+        let rows = self.ask("look for signs of life", self.client.query_typed(sql, &[]))?;
+        Ok(rows.iter().map(|row| (row.get(0), Offset(row.get(1)))).collect())
     }
 
     pub fn get(&self, id: TaskId) -> Result<Option<Task>, TaskStoreError> {

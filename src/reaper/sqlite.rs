@@ -3,6 +3,7 @@
 use super::{Status, Task, TaskId, TaskStoreError};
 use crate::units::Offset;
 use rusqlite::{Connection, OpenFlags, Row, TransactionBehavior, params};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -80,6 +81,38 @@ impl SqliteStore {
             format!("SELECT {COLUMNS} FROM task WHERE status = 'PENDING' AND queued_at < ?1 ORDER BY queued_at, id");
         let read = || self.db.prepare_cached(&sql)?.query_map([cutoff.0], task)?.collect::<rusqlite::Result<Vec<_>>>();
         read().map_err(self.failed("look for old tasks"))
+    }
+
+    pub fn active(&self) -> Result<Vec<Task>, TaskStoreError> {
+        let sql =
+            format!("SELECT {COLUMNS} FROM task WHERE status IN ('PENDING', 'PROCESSING') ORDER BY updated_at, id");
+        let read = || self.db.prepare_cached(&sql)?.query_map([], task)?.collect::<rusqlite::Result<Vec<_>>>();
+        read().map_err(self.failed("look for active tasks"))
+    }
+
+    pub fn fail(&self, seen: &Task, at: Offset) -> Result<bool, TaskStoreError> {
+        let sql = "UPDATE task SET status = 'FAILED', error_code = ?5, updated_at = ?6 \
+                   WHERE id = ?1 AND status = ?2 AND worker_id IS NOT DISTINCT FROM ?3 AND updated_at = ?4";
+        let (id, status) = (seen.id.to_string(), seen.status.name());
+        let with = params![id, status, seen.worker_id, seen.updated_at.0, super::rule::TIMEOUT, at.0];
+        self.changes("fail a task", sql, with)
+    }
+
+    pub fn beat(&self, worker: &str, task: Option<TaskId>, at: Offset) -> Result<(), TaskStoreError> {
+        let sql = "INSERT INTO worker_status (worker_id, last_heartbeat_at, current_task_id, status) \
+                   VALUES (?1, ?2, ?3, ?4) ON CONFLICT (worker_id) DO UPDATE SET \
+                   last_heartbeat_at = excluded.last_heartbeat_at, current_task_id = excluded.current_task_id, \
+                   status = excluded.status";
+        let status = if task.is_some() { "busy" } else { "idle" };
+        let with = params![worker, at.0, task.map(|id| id.to_string()), status];
+        self.changes("give a sign of life", sql, with).map(drop)
+    }
+
+    pub fn beats(&self) -> Result<BTreeMap<String, Offset>, TaskStoreError> {
+        let sql = "SELECT worker_id, last_heartbeat_at FROM worker_status";
+        let row = |row: &Row<'_>| Ok((row.get(0)?, Offset(row.get(1)?)));
+        let read = || self.db.prepare_cached(sql)?.query_map([], row)?.collect();
+        read().map_err(self.failed("look for signs of life"))
     }
 
     pub fn get(&self, id: TaskId) -> Result<Option<Task>, TaskStoreError> {

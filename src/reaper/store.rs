@@ -9,6 +9,7 @@ use super::rule::Action;
 use super::sqlite::SqliteStore;
 use super::{Task, TaskId};
 use crate::units::Offset;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -25,7 +26,13 @@ CREATE TABLE task (
     updated_at BIGINT NOT NULL,
     attempts   INTEGER NOT NULL
 );
-CREATE INDEX task_by_age ON task (status, queued_at);";
+CREATE INDEX task_by_age ON task (status, queued_at);
+CREATE TABLE worker_status (
+    worker_id         TEXT PRIMARY KEY,
+    last_heartbeat_at BIGINT NOT NULL,
+    current_task_id   TEXT,
+    status            TEXT NOT NULL CHECK (status IN ('busy', 'idle'))
+);";
 
 /// What went wrong with a store.
 #[derive(Debug, Error)]
@@ -147,6 +154,38 @@ impl TaskStore {
     /// The database's.
     pub fn queued_before(&self, cutoff: Offset) -> Result<Vec<Task>, TaskStoreError> {
         on!(&self.0, store => store.queued_before(cutoff))
+    }
+
+    /// The tasks that are neither done nor failed, those first that were changed the longest ago.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn active(&self) -> Result<Vec<Task>, TaskStoreError> {
+        on!(&self.0, store => store.active())
+    }
+
+    /// Fails a task if its row still is as it was read: its state, its worker and the time of its last change. Whether it was.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn fail(&self, seen: &Task, at: Offset) -> Result<bool, TaskStoreError> {
+        on!(&self.0, store => store.fail(seen, at))
+    }
+
+    /// A worker's sign of life, with the task that it works on.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn beat(&self, worker: &str, task: Option<TaskId>, at: Offset) -> Result<(), TaskStoreError> {
+        on!(&self.0, store => store.beat(worker, task, at))
+    }
+
+    /// When each worker gave its last one.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn beats(&self) -> Result<BTreeMap<String, Offset>, TaskStoreError> {
+        on!(&self.0, store => store.beats())
     }
 
     /// A task by its name.

@@ -108,6 +108,8 @@ mod tests {
             interval: ms(15),
             generation: ReaperGeneration::FailsAtOnce,
             store: TaskStoreKind::Sqlite,
+            liveness: None,
+            reapers: 1,
         };
         let (end, until) = channel();
         let mut end = Some(end);

@@ -4,7 +4,7 @@
 //! the connection under test, as it does where workers write to a metadata database.
 
 use super::child::flag;
-use crate::reaper::{Place, TaskId, TaskStore, TaskStoreError};
+use crate::reaper::{Place, TaskId, TaskStore, TaskStoreError, worker_name};
 use crate::units::{Offset, TrialId};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,7 +45,16 @@ impl TaskLog {
     /// # Errors
     /// The store's.
     pub fn begin(&self, trial: TrialId, message: u64, at: Offset) -> Result<bool, TaskStoreError> {
-        self.store().begin(TaskId { trial, message }, &worker(trial), at)
+        self.store().begin(TaskId { trial, message }, &worker_name(trial), at)
+    }
+
+    /// The trial's worker lives, and works on this message. Blocks as above.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn beat(&self, trial: TrialId, message: Option<u64>, at: Offset) -> Result<(), TaskStoreError> {
+        let task = message.map(|message| TaskId { trial, message });
+        self.store().beat(&worker_name(trial), task, at)
     }
 
     /// The trial's worker is done; whether the task was its own. Blocks as above.
@@ -53,11 +62,6 @@ impl TaskLog {
     /// # Errors
     /// The store's.
     pub fn finish(&self, trial: TrialId, message: u64, at: Offset) -> Result<bool, TaskStoreError> {
-        self.store().finish(TaskId { trial, message }, &worker(trial), at)
+        self.store().finish(TaskId { trial, message }, &worker_name(trial), at)
     }
-}
-
-/// Each trial is a worker of its own.
-fn worker(trial: TrialId) -> String {
-    format!("worker-{trial}")
 }

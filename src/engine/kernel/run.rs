@@ -83,8 +83,8 @@ struct Run<'a> {
     children: Vec<Child>,
     /// Index of the producer among the children, where there is one.
     producer: Option<usize>,
-    /// Index of the reaper among the children, where there is one.
-    reaper: Option<usize>,
+    /// Indices of the reapers among the children.
+    reapers: Vec<usize>,
     requests: Option<Sender<Request>>,
     cutter: Option<JoinHandle<FaultTable>>,
     registry: Registry,
@@ -260,7 +260,7 @@ impl<'a> Run<'a> {
             lab,
             children: Vec::new(),
             producer: None,
-            reaper: None,
+            reapers: Vec::new(),
             requests: Some(requests),
             cutter: Some(cutter),
             registry,

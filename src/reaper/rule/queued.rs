@@ -58,6 +58,8 @@ mod tests {
             interval: Duration::from_secs(2),
             generation,
             store: TaskStoreKind::Sqlite,
+            liveness: None,
+            reapers: 1,
         }
     }
 
