@@ -111,7 +111,9 @@ impl SqliteStore {
     pub fn beats(&self) -> Result<BTreeMap<String, Offset>, TaskStoreError> {
         let sql = "SELECT worker_id, last_heartbeat_at FROM worker_status";
         let row = |row: &Row<'_>| Ok((row.get(0)?, Offset(row.get(1)?)));
-        let read = || self.db.prepare_cached(sql)?.query_map([], row)?.collect();
+        let read = || -> rusqlite::Result<BTreeMap<String, Offset>> {
+            self.db.prepare_cached(sql)?.query_map([], row)?.collect()
+        };
         read().map_err(self.failed("look for signs of life"))
     }
 
