@@ -16,6 +16,7 @@ mod broker;
 mod code_path;
 mod error;
 mod netns;
+mod postgres;
 mod rabbitmq;
 mod redis;
 pub mod vm;
@@ -23,6 +24,7 @@ pub mod vm;
 pub use broker::{Broker, Patience};
 pub use error::LabError;
 pub use netns::{ADMIN, ArmNet, BoxNet, PRODUCER, RouterNs};
+pub use postgres::Postgres;
 
 use crate::host::netns::NetNs;
 use crate::host::programs::Program;
@@ -56,6 +58,8 @@ pub struct LabSpec<'a> {
     pub middlebox: Option<BoxNet>,
     /// Virtual hosts of RabbitMQ beside `/`.
     pub vhosts: Vec<String>,
+    /// Whether the tasks are in a PostgreSQL.
+    pub database: bool,
 }
 
 /// A lab that stands: every broker answered a login.
@@ -73,6 +77,8 @@ pub struct Lab {
     pub clients: Vec<NetNs>,
     /// The brokers, in the order of the settings; `BrokerKind::None` has none.
     pub brokers: Vec<Broker>,
+    /// The database of the task store, where one was asked for.
+    pub database: Option<Postgres>,
 }
 
 impl Lab {
@@ -87,7 +93,9 @@ impl Lab {
         netns::validate(&spec.arms)?;
         let network = netns::build(spec)?;
         let mut brokers = Vec::new();
+        let mut database = None;
         std::thread::scope(|scope| {
+            let starting = spec.database.then(|| scope.spawn(|| Postgres::start(spec, patience)));
             let starts: Vec<_> = spec
                 .brokers
                 .kinds
@@ -108,10 +116,15 @@ impl Lab {
                     Err(e) => first_error = first_error.or(Some(e)),
                 }
             }
+            match starting.map(|start| start.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))) {
+                Some(Ok(started)) => database = Some(started),
+                Some(Err(e)) => first_error = first_error.or(Some(e)),
+                None => {}
+            }
             first_error.map_or(Ok(()), Err)
         })?;
         let netns::Network { router, server, producer, proxy, clients } = network;
-        Ok(Self { router, server, producer, proxy, clients, brokers })
+        Ok(Self { router, server, producer, proxy, clients, brokers, database })
     }
 
     /// The broker of a kind.
@@ -125,7 +138,8 @@ impl Lab {
     /// # Errors
     /// All that went wrong.
     pub fn close(self) -> Result<(), Vec<LabError>> {
-        let errors: Vec<LabError> = self.brokers.into_iter().flat_map(Broker::close).collect();
+        let mut errors: Vec<LabError> = self.brokers.into_iter().flat_map(Broker::close).collect();
+        errors.extend(self.database.into_iter().flat_map(Postgres::close));
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 }

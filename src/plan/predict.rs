@@ -426,9 +426,14 @@ fn settings(scenario: &Scenario, arm: &Arm) -> timers::Settings {
         tcp_user_timeout: own.tcp_user_timeout,
         prefetch: own.prefetch.map_or(stock.prefetch, u32::from),
         peer: Peer { consumer_timeout, ..stock.peer.clone() },
-        reaper: Reaper { airflow: scenario.reaper.as_ref().map(scheduler), ..Reaper::default() },
+        reaper: Reaper { airflow: queued(scenario).map(scheduler), ..Reaper::default() },
         ..stock
     }
+}
+
+/// A reaper that goes by the age of queued rows: the one that the model knows.
+fn queued(scenario: &Scenario) -> Option<&ReaperSettings> {
+    scenario.reaper.as_ref().filter(|reaper| reaper.liveness.is_none())
 }
 
 /// The reaper's rule in the model's words.
@@ -448,7 +453,7 @@ pub fn scheduler(reaper: &ReaperSettings) -> Airflow {
 /// What the connection does until the cut.
 fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Duration>) -> Conditions {
     // The oldest task that nobody has begun.
-    let row = scenario.reaper.is_some().then_some(Row::Queued);
+    let row = queued(scenario).is_some().then_some(Row::Queued);
     let mut conditions = Conditions { row, ..Conditions::default() };
     let traffic = &mut conditions.traffic;
     match arm.settings.subject {
@@ -463,8 +468,11 @@ fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Durati
         SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::Celery => {
             traffic.broker_messages = load;
             traffic.client_acks = load.is_some();
-            traffic.ack_after =
-                if arm.settings.ack == Some(crate::scenario::Ack::Late) { WORK } else { Duration::ZERO };
+            traffic.ack_after = if arm.settings.ack == Some(crate::scenario::Ack::Late) {
+                arm.work.unwrap_or(WORK)
+            } else {
+                Duration::ZERO
+            };
             if arm.settings.sync_call.is_some() {
                 conditions.synchronous_call = true;
                 conditions.state = State::InFlight;

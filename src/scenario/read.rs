@@ -216,7 +216,12 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         refuse_idle_defaults(&all.defaults, &subjects, findings);
     }
     faults::proxied(&all.faults, subjects.iter().any(|(_, kind)| bare(*kind)), findings);
-    let broker = broker(&all, &subjects, findings);
+    let mut broker = broker(&all, &subjects, findings);
+    // The workers' keys need a server, whoever speaks to it otherwise.
+    let keys = all.reaper.as_ref().and_then(|reaper| reaper.text("liveness")) == Some("redis");
+    if keys && !broker.kinds.contains(&BrokerKind::Redis) {
+        broker.kinds.push(BrokerKind::Redis);
+    }
     let load_interval = all.load.time("rate");
 
     let names: Vec<&str> = all.arms.iter().filter_map(|fields| fields.text("name")).collect();
@@ -292,6 +297,7 @@ fn arm(own: &Fields, defaults: &Fields, trials: u32, findings: &mut Findings) ->
         settings: options.settings(subject),
         trials: own.int("trials").and_then(|n| u32::try_from(n).ok()).unwrap_or(trials),
         load: own.text("load") != Some("off"),
+        work: own.time("work"),
     })
 }
 

@@ -202,7 +202,10 @@ impl Consumer<'_> {
         self.trial.event_at(at, Kind::Delivered { attempt, message, redelivered });
         // A task that its reaper has failed meanwhile is not worked on, only taken out of the queue.
         let begun = self.trial.begin_work(attempt, message);
-        if begun && self.trial.settings.ack.unwrap_or(Ack::Late) == Ack::Late && self.trial.stop.wait(WORK) {
+        if begun
+            && self.trial.settings.ack.unwrap_or(Ack::Late) == Ack::Late
+            && self.trial.stop.wait(self.trial.work.unwrap_or(WORK))
+        {
             return Ok(());
         }
         if begun {

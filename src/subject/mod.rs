@@ -20,6 +20,7 @@ mod child;
 mod command;
 mod consumers;
 mod lapin_client;
+mod liveness;
 mod peer;
 mod producer;
 pub mod protocol;

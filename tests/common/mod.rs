@@ -76,7 +76,7 @@ impl Setup {
             sysctl: BTreeMap::new(),
             client: serde_json::Map::new(),
         };
-        Arm { name: name.into(), settings, trials, load: true }
+        Arm { name: name.into(), settings, trials, load: true, work: None }
     }
 
     pub fn fault(&self) -> Fault {

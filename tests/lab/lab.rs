@@ -52,6 +52,7 @@ fn spec<'a>(name: &str, dir: &std::path::Path, arms: Vec<ArmNet>, brokers: &'a B
         proxied: false,
         middlebox: None,
         vhosts: Vec::new(),
+        database: false,
     }
 }
 

@@ -1,6 +1,9 @@
-//! `halfopen reap` against a real PostgreSQL and a real Redis.
+//! `halfopen reap` against a real PostgreSQL and a real Redis, and the task store of a run on that PostgreSQL.
 
 use crate::common::{binary, require_root};
+use halfopen::reaper::rule::Action;
+use halfopen::reaper::{Place, Status, TaskId, TaskStore};
+use halfopen::units::Offset;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -51,7 +54,7 @@ impl Stores {
         chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
         let (bin, data) = (newest_postgres(), dir.path().join("data"));
         let made = as_nobody(&bin.join("initdb"))
-            .args(["-A", "trust", "-U", "app", "--no-sync", "--locale=C", "-E", "UTF8", "-D"])
+            .args(["-A", "trust", "-U", "halfopen", "--no-sync", "--locale=C", "-E", "UTF8", "-D"])
             .arg(&data)
             .current_dir(dir.path())
             .output()
@@ -117,7 +120,7 @@ impl Stores {
 
     fn psql(&self) -> Command {
         let mut psql = Command::new("psql");
-        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "app", "-d", "postgres", "-h"])
+        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "halfopen", "-d", "postgres", "-h"])
             .arg(self.dir.path());
         psql
     }
@@ -150,7 +153,7 @@ impl Stores {
         let redis = format!("store = \"redis\"\naddress = \"redis+unix://{dir}/redis.sock\"\n");
         let liveness = if liveness == "redis" { &redis } else { liveness };
         let text = format!(
-            "[tasks]\naddress = \"host={dir} user=app dbname=postgres\"\n[liveness]\n{liveness}\n[limits]\n{limits}\n"
+            "[tasks]\naddress = \"host={dir} user=halfopen dbname=postgres\"\n[liveness]\n{liveness}\n[limits]\n{limits}\n"
         );
         std::fs::write(&path, text).unwrap();
         path
@@ -388,6 +391,50 @@ fn it_brakes_keeps_its_head_without_redis_and_ends_in_order() {
     );
     let output = stores.reap(&stores.dir.path().join("none.toml"), &[]);
     assert_eq!(output.status.code(), Some(2));
-    std::fs::write(&bad, text.replace("user=app", "user=app port=1")).unwrap();
+    std::fs::write(&bad, text.replace("user=halfopen", "user=halfopen port=1")).unwrap();
     assert_eq!(stores.reap(&bad, &[]).status.code(), Some(3));
+}
+
+#[test]
+fn a_runs_task_store_keeps_its_word_on_postgres_too() {
+    let stores = Stores::start();
+    let place = Place::Postgres(stores.dir.path().to_path_buf());
+    let mut store = TaskStore::create(&place).unwrap();
+    let other = TaskStore::open(&place).unwrap();
+    let id = |message| TaskId { trial: 3, message };
+    for message in 0..5 {
+        assert!(store.queue(id(message), Offset(10)).unwrap());
+    }
+    let rows = store.queued_before(Offset(11)).unwrap();
+    assert_eq!(rows.len(), 5);
+    // Begun, and begun and finished, between the reaper's look and its act.
+    assert!(other.begin(id(1), "w", Offset(20)).unwrap());
+    assert!(other.begin(id(2), "w", Offset(20)).unwrap() && other.finish(id(2), "w", Offset(30)).unwrap());
+    assert!(!store.begin(id(1), "v", Offset(21)).unwrap() && !store.finish(id(1), "v", Offset(22)).unwrap());
+    let actions: Vec<Action> = rows.iter().map(|row| Action::Fail(row.id)).collect();
+    assert_eq!(store.act(&actions[..3], Offset(40)).unwrap(), [true, false, false]);
+    assert_eq!(store.act(&actions[..3], Offset(41)).unwrap(), [false, false, false], "a second reaper does nothing");
+    assert!(!other.begin(id(0), "w", Offset(42)).unwrap(), "what was failed is not worked on");
+    assert_eq!(store.act(&[Action::Requeue(id(3))], Offset(50)).unwrap(), [true]);
+    assert_eq!(store.get(id(3)).unwrap().map(|t| (t.queued_at, t.attempts)), Some((Offset(50), 2)));
+    // By the rule that looks at running rows: the worker is first, then the reaper is.
+    let running = |message| store.active().unwrap().into_iter().find(|task| task.id == id(message)).unwrap();
+    let seen = running(1);
+    assert_eq!((seen.status, seen.worker_id.as_deref()), (Status::Processing, Some("w")));
+    assert!(other.finish(id(1), "w", Offset(60)).unwrap());
+    assert!(!store.fail(&seen, Offset(61)).unwrap(), "it was finished while it was being reaped");
+    assert!(other.begin(id(4), "w", Offset(62)).unwrap());
+    let seen = running(4);
+    assert!(store.fail(&seen, Offset(70)).unwrap() && !other.fail(&seen, Offset(70)).unwrap());
+    assert!(!other.finish(id(4), "w", Offset(71)).unwrap(), "it was failed while it was being finished");
+    let of = |message| store.get(id(message)).unwrap().unwrap();
+    assert_eq!(
+        [of(0), of(1), of(2), of(4)].map(|task| task.status),
+        [Status::Failed, Status::Done, Status::Done, Status::Failed]
+    );
+    assert_eq!(of(4).error_code.as_deref(), Some("TIMEOUT"));
+    other.beat("w", Some(id(4)), Offset(80)).unwrap();
+    other.beat("w", None, Offset(90)).unwrap();
+    assert_eq!(store.beats().unwrap(), [("w".to_string(), Offset(90))].into());
+    assert!(TaskStore::create(&place).unwrap_err().to_string().contains("make the table"));
 }

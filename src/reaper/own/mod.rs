@@ -14,3 +14,4 @@ pub use config::{Address, ConfigError, Liveness, OwnConfig, TaskTable, parse};
 pub use database::StoreError;
 pub use metrics::Metrics;
 pub use sweep::{Deed, Doomed, Reaper, SweepReport};
+pub(super) use workers::alive;

@@ -16,7 +16,11 @@ const BATCH: usize = 500;
 ///
 /// # Errors
 /// [`StoreError`]; of a worker whose key was not answered for nothing is known.
-pub(super) fn alive(address: &Address, key: &str, workers: &[String]) -> Result<BTreeMap<String, bool>, StoreError> {
+pub(in crate::reaper) fn alive(
+    address: &Address,
+    key: &str,
+    workers: &[String],
+) -> Result<BTreeMap<String, bool>, StoreError> {
     let failed = |error: redis::RedisError| StoreError::Unreachable {
         what: format!("Redis at {address}"),
         text: error.to_string(),
