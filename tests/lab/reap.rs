@@ -438,3 +438,35 @@ fn a_runs_task_store_keeps_its_word_on_postgres_too() {
     assert_eq!(store.beats().unwrap(), [("w".to_string(), Offset(90))].into());
     assert!(TaskStore::create(&place).unwrap_err().to_string().contains("make the table"));
 }
+
+#[test]
+fn killed_at_any_moment_it_leaves_whole_rows_and_the_next_one_goes_on() {
+    let stores = Stores::start();
+    stores.make_table();
+    let config = stores.config("store = \"none\"", "max_share = 1.0\nmax_fail = 1000");
+    let fill = "TRUNCATE task; \
+                INSERT INTO task SELECT n, 'PENDING', NULL, NULL, now() - interval '1 h' FROM generate_series(1, 200) n";
+    let whole = "SELECT count(*) FILTER (WHERE status = 'FAILED' AND error_code = 'TIMEOUT' AND changes = 1), \
+                 count(*) FILTER (WHERE status = 'PENDING' AND error_code IS NULL AND changes = 0) FROM task";
+    let mut in_between = 0;
+    for moment in 0..20 {
+        stores.sql(fill);
+        let mut reaper = Command::new(binary());
+        let mut reaper =
+            reaper.arg("reap").arg(&config).args(["--act", "--json"]).stdout(Stdio::null()).spawn().unwrap();
+        // Not a wait for anything: this is the moment of the kill, somewhere in its life.
+        std::thread::sleep(Duration::from_millis(12 * moment));
+        reaper.kill().unwrap();
+        reaper.wait().unwrap();
+        // A statement that the server had already been handed is carried out, and is whole.
+        let gone = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'halfopen reap'";
+        assert!(within(Duration::from_secs(10), || stores.sql(gone) == "0"), "its session lives on");
+        let (failed, left) = stores.sql(whole).split_once('|').map(|(a, b)| (a.to_string(), b.to_string())).unwrap();
+        let (failed, left): (u32, u32) = (failed.parse().unwrap(), left.parse().unwrap());
+        assert_eq!(failed + left, 200, "killed after {} ms", 12 * moment);
+        in_between += u32::from(failed > 0 && left > 0);
+        assert_eq!(stores.swept(&config, &["--act"]).2.len(), usize::try_from(left).unwrap());
+        assert_eq!(stores.sql(whole), "200|0");
+    }
+    assert!(in_between > 0, "no kill fell into the work; the moments are chosen badly");
+}
