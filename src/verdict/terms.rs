@@ -10,6 +10,7 @@ pub(super) fn terms(case: &Case<'_>) -> Terms {
     let settings = &case.arm.settings;
     let (broker, outside) = (settings.subject.broker(), settings.subject.is_command());
     let amqp = matches!(settings.subject, SubjectKind::Lapin | SubjectKind::AmqpBlocking);
+    let (terms, work) = (Terms::default(), case.arm.work.unwrap_or_default());
     Terms {
         kept: broker == BrokerKind::Rabbitmq || outside,
         confirmed: broker != BrokerKind::None,
@@ -18,6 +19,7 @@ pub(super) fn terms(case: &Case<'_>) -> Terms {
         // A program works on several at a time, and its effects are all that is seen.
         ordered: !outside,
         inside: !outside,
-        ..Terms::default()
+        // Work that may still be going on at the end is no omission.
+        grace_ms: terms.grace_ms.saturating_add(u64::try_from(work.as_millis()).unwrap_or(u64::MAX)),
     }
 }
