@@ -166,6 +166,9 @@ pub struct Settings {
     pub prefetch: Option<u16>,
     /// Acknowledgement, where the subject has one.
     pub ack: Option<Ack>,
+    /// How long the work on a message takes, as asked; [`Self::work`] has what it is when nobody asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Duration>,
     /// AMQP `frame_max` to ask for, in bytes, where the subject has one.
     pub frame_max: Option<u32>,
     /// Whether the embedded peer reads what a bare TCP writer sends. If not, the writer fills the peer's window before
@@ -194,6 +197,20 @@ fn is_default(kind: &TaskStoreKind) -> bool {
     *kind == TaskStoreKind::default()
 }
 
+/// The work on a message from RabbitMQ when nobody asks for another: long enough to tell the delivery from its
+/// acknowledgement, short beside every timer.
+const WORK: Duration = Duration::from_millis(50);
+
+impl Settings {
+    /// How long the work on a message takes. A `BRPOP` has nothing to acknowledge afterwards, so there it takes no time
+    /// unless asked.
+    #[must_use]
+    pub fn work(&self) -> Duration {
+        let usual = if self.subject.broker() == BrokerKind::Rabbitmq { WORK } else { Duration::ZERO };
+        self.work.unwrap_or(usual)
+    }
+}
+
 fn yes() -> bool {
     true
 }
@@ -215,9 +232,6 @@ pub struct Arm {
     /// Whether the scenario's messages flow on its connections.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub load: bool,
-    /// How long the work on a message takes; `None` for the usual moment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub work: Option<Duration>,
 }
 
 /// What a gate looks at.

@@ -297,7 +297,6 @@ fn arm(own: &Fields, defaults: &Fields, trials: u32, findings: &mut Findings) ->
         settings: options.settings(subject),
         trials: own.int("trials").and_then(|n| u32::try_from(n).ok()).unwrap_or(trials),
         load: own.text("load") != Some("off"),
-        work: own.time("work"),
     })
 }
 

@@ -118,14 +118,6 @@ const ARM: &[Key] = &[
         &["messages"],
     ),
     optional(
-        "work",
-        any(ms(1)),
-        "50 ms with late acknowledgement on RabbitMQ, else none",
-        "work = \"6s\"",
-        "How long the work on each message takes: a healthy long task, or longer than the horizon: one that hangs.",
-        &["duration"],
-    ),
-    optional(
         "expect",
         Kind::Choice(&["censored"]),
         "a timer that fits into the horizon",

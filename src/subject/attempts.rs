@@ -26,8 +26,6 @@ pub(super) struct Trial {
     pub reporter: Reporter,
     /// Where the state of each message's task is written down, where there is a reaper.
     pub tasks: Option<TaskLog>,
-    /// How long the work on each message takes.
-    pub work: Option<Duration>,
     /// What is being worked on.
     pub current: Current,
     pub stop: Arc<Stop>,

@@ -69,9 +69,6 @@ pub enum Command {
         /// The program to start, for a subject that is one of somebody else's.
         #[serde(default)]
         program: Option<Box<Program>>,
-        /// How long the work on each message takes; `None` for the usual moment.
-        #[serde(default)]
-        work: Option<Duration>,
         /// How its worker gives signs of life, where a reaper goes by them.
         #[serde(default)]
         beats: Option<Box<Beats>>,
@@ -189,6 +186,7 @@ mod tests {
             tcp_user_timeout: Setting::None,
             heartbeat: Some(Setting::None),
             prefetch: Some(4),
+            work: None,
             ack: None,
             frame_max: None,
             peer_reads: false,
@@ -206,7 +204,6 @@ mod tests {
                 settings: Box::new(settings),
                 load_interval,
                 program: None,
-                work: Some(Duration::from_secs(6)),
                 beats: Some(Box::new(Beats {
                     rule: LivenessRule {
                         store: LivenessStore::Redis,

@@ -59,7 +59,7 @@ struct Subjects {
 impl Role for Subjects {
     fn command(&mut self, command: Command) {
         match command {
-            Command::Open { trial, target, settings, load_interval, program, work, beats } => {
+            Command::Open { trial, target, settings, load_interval, program, beats } => {
                 let stop = Arc::new(Stop::default());
                 let old = self.open.insert(trial, stop.clone());
                 if let Some(old) = old {
@@ -69,7 +69,7 @@ impl Role for Subjects {
                 let (reporter, tasks) = (self.reporter.clone(), self.tasks.clone());
                 let settings = *settings;
                 let current = Current::default();
-                let trial = Trial { id: trial, target, settings, load_interval, reporter, tasks, work, current, stop };
+                let trial = Trial { id: trial, target, settings, load_interval, reporter, tasks, current, stop };
                 let alive = beats.map_or(Ok(()), |beats| liveness::start(Arc::new(trial.clone()), *beats));
                 if let Err(error) = alive.and_then(|()| self.start(trial, program)) {
                     self.reporter.note(format!("cannot start a client: {error}"));

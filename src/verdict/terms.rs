@@ -10,7 +10,7 @@ pub(super) fn terms(case: &Case<'_>) -> Terms {
     let settings = &case.arm.settings;
     let (broker, outside) = (settings.subject.broker(), settings.subject.is_command());
     let amqp = matches!(settings.subject, SubjectKind::Lapin | SubjectKind::AmqpBlocking);
-    let (terms, work) = (Terms::default(), case.arm.work.unwrap_or_default());
+    let (terms, work) = (Terms::default(), settings.work());
     Terms {
         kept: broker == BrokerKind::Rabbitmq || outside,
         confirmed: broker != BrokerKind::None,

@@ -10,6 +10,7 @@ mod certificate;
 mod common;
 mod fault;
 mod inspect;
+mod inspect_now;
 mod jobs;
 mod kill;
 mod lab;

@@ -153,6 +153,7 @@ pub fn settings(subject: SubjectKind) -> Settings {
         heartbeat: None,
         prefetch: None,
         ack: None,
+        work: None,
         frame_max: None,
         peer_reads: true,
         link: None,
@@ -178,7 +179,6 @@ pub fn open(server: SocketAddrV4, trial: TrialId, settings: Settings, load_inter
         settings: Box::new(settings),
         load_interval,
         program: None,
-        work: None,
         beats: None,
     }
 }

@@ -164,9 +164,8 @@ impl Run<'_> {
                 self.facts.clients.extend(adapter.locked_versions());
             }
             let program = program.map(Box::new);
-            let work = plan.scenario.arms[trial.arm].work;
             let beats = self.beats(trial.id, trial.server);
-            let open = Command::Open { trial: trial.id, target, settings, load_interval, program, work, beats };
+            let open = Command::Open { trial: trial.id, target, settings, load_interval, program, beats };
             self.children[trial.arm].send(&open);
         }
     }
