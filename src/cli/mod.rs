@@ -13,6 +13,7 @@ mod args;
 mod attribute;
 mod clean;
 mod conformance;
+mod docker;
 mod doctor;
 mod engine;
 mod exit;
@@ -99,6 +100,7 @@ fn hidden(role: &str, args: &[OsString]) -> u8 {
         "__supervise" => crate::host::supervise::supervise_main(args),
         crate::lab::vm::SUBCOMMAND => crate::lab::vm::guest_main(&texts()),
         crate::doctor::PROBE => crate::doctor::probe_main(args),
+        crate::lab::docker::HOLD => crate::lab::docker::hold_main(),
         "__engine" => engine::engine_main(args),
         "__subject" => crate::subject::subject_main(&texts()),
         "__producer" => crate::subject::producer_main(&texts()),

@@ -8,6 +8,7 @@
 mod blocking;
 mod certificate;
 mod common;
+mod docker;
 mod fault;
 mod inspect;
 mod inspect_now;
