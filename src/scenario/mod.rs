@@ -35,7 +35,8 @@ pub use link::Link;
 pub use middlebox::Middlebox;
 pub use model::{
     Ack, Arm, BrokerKind, BrokerSettings, Gate, HeartbeatThread, Keepalive, LivenessRule, LivenessStore, Measure,
-    Published, ReaperGeneration, ReaperSettings, Scenario, Settings, SubjectKind, SyncCall, TaskStoreKind, Tasks,
+    NoWorse, Published, ReaperGeneration, ReaperSettings, Reference, Scenario, Settings, SubjectKind, SyncCall,
+    TaskStoreKind, Tasks,
 };
 pub use read::{ListEntry, from_sets, list_entry, read, read_bytes};
 pub use schema::schema;

@@ -171,6 +171,9 @@ row! {
         watcher_agrees: Option<bool>,
         /// Who gave the connection up at the other end, by the broker's or the peer's own words; empty for "not known".
         broker_watcher: String,
+        /// How long the connection under test was healthy under watch: from consuming to the cut, the alarm or the end of a
+        /// control. What false alarms are counted against.
+        healthy_s: Option<Span>,
         /// Messages that nobody has any more and whose work was never done; empty without messages.
         lost_n: Option<u64>,
         /// Messages that reached consumers more than once.
