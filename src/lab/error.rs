@@ -103,6 +103,14 @@ pub enum LabError {
         /// The system's answer.
         source: io::Error,
     },
+    /// The database of the task store could not be had.
+    #[error("postgres: can't {what}: {why}")]
+    Database {
+        /// What was tried.
+        what: &'static str,
+        /// Why not.
+        why: String,
+    },
     /// A broker ended or did not get ready.
     #[error("{kind} {what}; its last words:\n{log}")]
     Broker {

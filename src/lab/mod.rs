@@ -17,6 +17,7 @@ mod code_path;
 pub mod docker;
 mod error;
 mod netns;
+mod postgres;
 mod rabbitmq;
 mod redis;
 mod running;
@@ -25,6 +26,7 @@ pub mod vm;
 pub use broker::{Broker, Patience};
 pub use error::LabError;
 pub use netns::{ADMIN, ArmNet, BoxNet, PRODUCER, RouterNs};
+pub use postgres::Postgres;
 pub use running::{Running, Seat, Status};
 
 use crate::host::netns::NetNs;
@@ -64,6 +66,8 @@ pub struct LabSpec<'a> {
     pub vhosts: Vec<String>,
     /// How many databases Redis has; 16 where it has more than that anyway.
     pub databases: u32,
+    /// Whether the tasks are in a PostgreSQL.
+    pub database: bool,
 }
 
 /// A lab that stands: every broker answered a login.
@@ -81,6 +85,8 @@ pub struct Lab {
     pub clients: Vec<NetNs>,
     /// The brokers, in the order of the settings; `BrokerKind::None` has none.
     pub brokers: Vec<Broker>,
+    /// The database of the task store, where one was asked for.
+    pub database: Option<Postgres>,
     /// What holds the hosts.
     place: Place,
 }
@@ -106,7 +112,9 @@ impl Lab {
         netns::validate(&spec.arms)?;
         let network = netns::build(spec)?;
         let mut brokers = Vec::new();
+        let mut database = None;
         std::thread::scope(|scope| {
+            let starting = spec.database.then(|| scope.spawn(|| Postgres::start(spec, patience)));
             let starts: Vec<_> = spec
                 .brokers
                 .kinds
@@ -127,10 +135,15 @@ impl Lab {
                     Err(e) => first_error = first_error.or(Some(e)),
                 }
             }
+            match starting.map(|start| start.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))) {
+                Some(Ok(started)) => database = Some(started),
+                Some(Err(e)) => first_error = first_error.or(Some(e)),
+                None => {}
+            }
             first_error.map_or(Ok(()), Err)
         })?;
         let netns::Network { router, server, producer, proxy, clients } = network;
-        Ok(Self { router, server, producer, proxy, clients, brokers, place: Place::Namespaces })
+        Ok(Self { router, server, producer, proxy, clients, brokers, database, place: Place::Namespaces })
     }
 
     /// Which packets pass between the hosts in the namespace [`Self::router`], and the name of the table for the cut where
@@ -183,6 +196,7 @@ impl Lab {
     /// All that went wrong.
     pub fn close(self) -> Result<(), Vec<LabError>> {
         let mut errors: Vec<LabError> = self.brokers.into_iter().flat_map(Broker::close).collect();
+        errors.extend(self.database.into_iter().flat_map(Postgres::close));
         if let Place::Docker(containers) = self.place {
             errors.extend(containers.close());
         }

@@ -95,7 +95,16 @@ pub fn describe(plan: &Plan) -> Description {
     if let Some(reaper) = &scenario.reaper {
         let (timeout, interval) = (print_duration(reaper.timeout), print_duration(reaper.interval));
         namespaces.push("reaper".to_string());
-        processes.push(format!("reaper: fails what was queued for more than {timeout}, looks every {interval}"));
+        processes.push(match &reaper.liveness {
+            None => format!("reaper: fails what was queued for more than {timeout}, looks every {interval}"),
+            Some(rule) => format!(
+                "{} reapers: fail what was pending for {timeout}, processing for {} or by a worker without a sign of life for {}; \
+                 look every {interval}",
+                reaper.reapers,
+                print_duration(rule.processing),
+                print_duration(rule.ttl)
+            ),
+        });
     }
     processes.push(format!("{} subject processes, one or more an arm", arms.len()));
     let links = || scenario.arms.iter().filter_map(|arm| arm.settings.link);

@@ -429,9 +429,14 @@ fn settings(scenario: &Scenario, arm: &Arm) -> timers::Settings {
         tcp_user_timeout: own.tcp_user_timeout,
         prefetch: own.prefetch.map_or(stock.prefetch, u32::from),
         peer: Peer { consumer_timeout, ..stock.peer.clone() },
-        reaper: Reaper { airflow: scenario.reaper.as_ref().map(scheduler), ..Reaper::default() },
+        reaper: Reaper { airflow: queued(scenario).map(scheduler), ..Reaper::default() },
         ..stock
     }
+}
+
+/// A reaper that goes by the age of queued rows: the one that the model knows.
+fn queued(scenario: &Scenario) -> Option<&ReaperSettings> {
+    scenario.reaper.as_ref().filter(|reaper| reaper.liveness.is_none())
 }
 
 /// The reaper's rule in the model's words.
@@ -451,7 +456,7 @@ pub fn scheduler(reaper: &ReaperSettings) -> Airflow {
 /// What the connection does until the cut.
 fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Duration>) -> Conditions {
     // The oldest task that nobody has begun.
-    let row = scenario.reaper.is_some().then_some(Row::Queued);
+    let row = queued(scenario).is_some().then_some(Row::Queued);
     let mut conditions = Conditions { row, ..Conditions::default() };
     let traffic = &mut conditions.traffic;
     match arm.settings.subject {

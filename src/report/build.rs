@@ -4,6 +4,7 @@ use super::CellRows;
 use super::asked;
 use super::beside;
 use super::made;
+use super::ledger;
 use super::sentences;
 use super::silence;
 use super::summary::{
@@ -46,6 +47,7 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged, rows: &[
         published: beside::published(&run.plan, judged, rows),
         attribution: made::cells(&run.plan, judged, rows),
         published_words: made::published(&run.plan),
+        ledger: ledger::of(&judged.account, &judged.trials.iter().map(|r| r.trial).collect()),
         void_reasons: void_reasons(&judged.trials),
         gates: gates.iter().map(gate).collect(),
         brackets: brackets(&judged.trials),
@@ -109,7 +111,11 @@ fn cells(plan: &Plan, judged: &Judged, cells: &[CellRows]) -> Vec<CellSummary> {
         let messages: Vec<&MessageRow> =
             rows.iter().filter_map(|r| of_trial.get(&r.trial)).flatten().copied().collect();
         let (arm, fault) = (&plan.scenario.arms[c.arm], &plan.scenario.faults[c.fault]);
-        CellSummary { outlooks: silence::watchers(plan, judged, c), ..cell(arm, fault, &rows, &messages) }
+        CellSummary {
+            outlooks: silence::watchers(plan, judged, c),
+            ledger: ledger::of(&judged.account, &rows.iter().map(|r| r.trial).collect()),
+            ..cell(arm, fault, &rows, &messages)
+        }
     };
     cells.iter().map(one).collect()
 }
@@ -149,6 +155,7 @@ fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) 
         predicted: predicted(rows),
         messages: (!messages.is_empty()).then(|| message_counts(messages)),
         attempts_mean: attempts_mean(rows),
+        ledger: None,
     }
 }
 

@@ -218,7 +218,12 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     faults::proxied(&all.faults, subjects.iter().any(|(_, kind)| bare(*kind)), findings);
     let outside = subjects.iter().all(|(_, kind)| kind.is_none_or(SubjectKind::is_command));
     faults::of_a_role(&all.faults, outside, findings);
-    let broker = broker(&all, &subjects, findings);
+    let mut broker(&all, &subjects, findings);
+    // The workers' keys need a server, whoever speaks to it otherwise.
+    let keys = all.reaper.as_ref().and_then(|reaper| reaper.text("liveness")) == Some("redis");
+    if keys && !broker.kinds.contains(&BrokerKind::Redis) {
+        broker.kinds.push(BrokerKind::Redis);
+    }
     let load_interval = all.load.time("rate");
 
     let names: Vec<&str> = all.arms.iter().filter_map(|fields| fields.text("name")).collect();

@@ -19,6 +19,7 @@ mod child;
 mod command;
 mod lapin_client;
 mod message;
+mod liveness;
 mod peer;
 mod producer;
 pub mod protocol;

@@ -53,6 +53,7 @@ fn spec<'a>(name: &str, dir: &std::path::Path, arms: Vec<ArmNet>, brokers: &'a B
         middlebox: None,
         vhosts: Vec::new(),
         databases: 0,
+        database: false,
     }
 }
 

@@ -24,6 +24,7 @@ mod middlebox;
 mod observe;
 #[path = "../support/place.rs"]
 mod place;
+mod reap;
 mod reaper;
 mod rootless;
 mod supervisor;

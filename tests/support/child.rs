@@ -181,5 +181,12 @@ pub fn target(server: SocketAddrV4, trial: TrialId) -> Target {
 }
 
 pub fn open(server: SocketAddrV4, trial: TrialId, settings: Settings, load_interval: Option<Duration>) -> Command {
-    Command::Open { trial, target: target(server, trial), settings: Box::new(settings), load_interval, program: None }
+    Command::Open {
+        trial,
+        target: target(server, trial),
+        settings: Box::new(settings),
+        load_interval,
+        program: None,
+        beats: None,
+    }
 }

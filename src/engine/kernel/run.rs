@@ -24,7 +24,7 @@ use crate::host::{procfs, signals};
 use crate::lab::{ADMIN, Broker, Lab, LabError, Patience, Seat};
 use crate::observe::{Door, SockDiag};
 use crate::plan::{self, Plan};
-use crate::reaper::TaskStore;
+use crate::reaper::{Place, TaskStore};
 use crate::scenario::{Act, BrokerKind, Settings};
 use crate::store::{EventLog, LOGS, MemoryUse, RunDir, StoreError};
 use crate::subject::protocol::{Command, Target, Task};
@@ -86,8 +86,8 @@ struct Run<'a> {
     children: Vec<Child>,
     /// Index of the producer among the children, where there is one.
     producer: Option<usize>,
-    /// Index of the reaper among the children, where there is one.
-    reaper: Option<usize>,
+    /// Indices of the reapers among the children.
+    reapers: Vec<usize>,
     requests: Option<Sender<Request>>,
     cutter: Option<JoinHandle<FaultTable>>,
     registry: Registry,
@@ -241,7 +241,7 @@ impl<'a> Run<'a> {
             lab,
             children: Vec::new(),
             producer: None,
-            reaper: None,
+            reapers: Vec::new(),
             requests: Some(requests),
             cutter: Some(cutter),
             registry,

@@ -140,6 +140,11 @@ pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Re
             "a middlebox is the router of its lab, and a docker network has none; run it with --lab netns or vm",
         ));
     }
+    if spec.database {
+        return Err(cannot(
+            "the PostgreSQL of `[reaper] store` is started on this machine alone; run it with --lab netns",
+        ));
+    }
     let api = Api::usable()?;
     // From here on whatever fails takes with it what was made until then.
     let mut containers = Containers {
@@ -180,6 +185,7 @@ pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Re
         proxy: seats.proxy.map(|seat| seat.ns),
         clients: seats.arms.into_iter().map(|seat| seat.ns).collect(),
         brokers,
+        database: None,
         place: Place::Docker(containers),
     })
 }
