@@ -4,7 +4,7 @@ use super::LabError;
 use super::netns::ADMIN;
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
-use crate::host::process::Process;
+use crate::host::process::{Launch, Process};
 use crate::host::procfs::{Usage, tree_usage};
 use crate::scenario::BrokerKind;
 use crate::units::Pace;
@@ -45,6 +45,8 @@ pub struct Broker {
     /// Its log.
     pub log: PathBuf,
     pub(super) process: Process,
+    /// How it was started.
+    pub(super) launch: Launch,
     /// Processes that it needs; ended after it.
     pub(super) helpers: Vec<Process>,
     /// Its private directory; removed at the end.
@@ -62,6 +64,16 @@ impl Broker {
     #[must_use]
     pub fn admin(&self) -> SocketAddrV4 {
         SocketAddrV4::new(ADMIN, self.port)
+    }
+
+    /// Kills its process, where that still runs, and starts it again on the same files; nobody waits until it answers.
+    ///
+    /// # Errors
+    /// When the old one does not go or the new one can't be started.
+    pub fn restart(&mut self) -> io::Result<()> {
+        self.process.kill()?;
+        self.process = self.launch.clone().spawn()?;
+        Ok(())
     }
 
     /// Memory and processor time that it used so far, with its own children.

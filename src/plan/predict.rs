@@ -315,10 +315,13 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
             settings.subject
         ));
     }
-    if fault.act == Some(Act::KillBroker) {
+    if fault.act.is_some_and(Act::ends_processes) {
         return Err("the broker's kernel ends the connection, at once or when it is spoken to".to_string());
     }
-    if fault.act == Some(Act::RebootHost) {
+    if fault.act == Some(Act::VanishHost) {
+        return Err("the router answers with ICMP host unreachable, which undoes back-off; the model knows silence".to_string());
+    }
+    if fault.act.is_some_and(Act::forgets) && fault.drop.is_none() {
         return Err(
             "the broker's kernel answers the next segment with a RST; the model knows no connection that is forgotten"
                 .to_string(),
@@ -362,7 +365,7 @@ fn kind(fault: &Fault) -> FaultKind {
     match fault.act {
         Some(Act::FreezeBroker) => return FaultKind::FrozenPeer,
         Some(Act::FreezeProxy) => return FaultKind::FrozenProxy,
-        Some(Act::KillBroker | Act::RebootHost) | None => {}
+        Some(_) | None => {}
     }
     match (fault.drop.to_broker, fault.drop.to_client) {
         (true, true) => FaultKind::Both,

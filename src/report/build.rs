@@ -125,7 +125,7 @@ fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) 
         subject: arm.settings.subject.name().to_string(),
         broker: arm.settings.subject.broker().name().to_string(),
         fault: fault.name().to_string(),
-        scope: fault.scope.name().to_string(),
+        scope: fault.reach().to_string(),
         control: fault.is_control(),
         counts,
         detected_share: (!certified.is_empty()).then(|| Share::of(counts.detected, certified.len())),

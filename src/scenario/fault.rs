@@ -56,11 +56,26 @@ pub enum Act {
     RebootHost,
     /// The proxy between this client and the broker is stopped (`SIGSTOP`); its kernel goes on acknowledging.
     FreezeProxy,
+    /// The broker's host is gone and nobody has its address any more: the last router's ARP goes unanswered, and it says so
+    /// to whoever sends (ICMP host unreachable).
+    VanishHost,
+    /// The address moves to another host with a broker of its own, which knows nothing of the connection.
+    FailOver,
+    /// The broker's processes are killed and started again, three times within three seconds.
+    RestartBroker,
 }
 
 impl Act {
     /// All acts, in the order of the documentation.
-    pub const ALL: [Self; 4] = [Self::FreezeBroker, Self::KillBroker, Self::RebootHost, Self::FreezeProxy];
+    pub const ALL: [Self; 7] = [
+        Self::FreezeBroker,
+        Self::KillBroker,
+        Self::RebootHost,
+        Self::FreezeProxy,
+        Self::VanishHost,
+        Self::FailOver,
+        Self::RestartBroker,
+    ];
 
     /// The name in profiles and reports.
     #[must_use]
@@ -70,6 +85,9 @@ impl Act {
             Self::KillBroker => "kill_broker",
             Self::RebootHost => "reboot_host",
             Self::FreezeProxy => "freeze_proxy",
+            Self::VanishHost => "vanish_host",
+            Self::FailOver => "fail_over",
+            Self::RestartBroker => "restart_broker",
         }
     }
 
@@ -81,6 +99,9 @@ impl Act {
             Self::KillBroker => "the broker's processes are killed",
             Self::RebootHost => "the broker's end is forgotten without a word",
             Self::FreezeProxy => "the proxy before the broker is stopped",
+            Self::VanishHost => "the broker's host is gone, and its address with it",
+            Self::FailOver => "the broker's address moves to another host with a broker of its own",
+            Self::RestartBroker => "the broker is killed and started three times within three seconds",
         }
     }
 
@@ -89,7 +110,7 @@ impl Act {
     pub fn silent(self) -> bool {
         match self {
             Self::FreezeBroker | Self::FreezeProxy => true,
-            Self::KillBroker | Self::RebootHost => false,
+            Self::KillBroker | Self::RebootHost | Self::VanishHost | Self::FailOver | Self::RestartBroker => false,
         }
     }
 
@@ -97,24 +118,43 @@ impl Act {
     #[must_use]
     pub fn hits_all(self) -> bool {
         match self {
-            Self::FreezeBroker | Self::KillBroker => true,
-            Self::RebootHost | Self::FreezeProxy => false,
+            Self::FreezeBroker | Self::KillBroker | Self::RestartBroker => true,
+            Self::RebootHost | Self::FreezeProxy | Self::VanishHost | Self::FailOver => false,
         }
+    }
+
+    /// Whether it ends the broker's processes: their kernel tells every client at once, and no later than the harness sees
+    /// them gone.
+    #[must_use]
+    pub fn ends_processes(self) -> bool {
+        matches!(self, Self::KillBroker | Self::RestartBroker)
+    }
+
+    /// Whether the broker's end of the connection is forgotten without a word.
+    #[must_use]
+    pub fn forgets(self) -> bool {
+        matches!(self, Self::RebootHost | Self::FailOver)
+    }
+
+    /// Whether it is done to the broker's own host, so that nothing may stand between.
+    #[must_use]
+    pub fn moves_the_address(self) -> bool {
+        matches!(self, Self::VanishHost | Self::FailOver)
     }
 
     /// Whether it is done to processes, which are then looked at, and not to the path.
     #[must_use]
     pub fn hits_processes(self) -> bool {
-        self != Self::RebootHost
+        match self {
+            Self::FreezeBroker | Self::KillBroker | Self::FreezeProxy | Self::RestartBroker => true,
+            Self::RebootHost | Self::VanishHost | Self::FailOver => false,
+        }
     }
 
     /// Whether it can be taken back.
     #[must_use]
     pub fn heals(self) -> bool {
-        match self {
-            Self::FreezeBroker | Self::FreezeProxy => true,
-            Self::KillBroker | Self::RebootHost => false,
-        }
+        self.silent()
     }
 }
 
@@ -188,6 +228,13 @@ impl Fault {
         if self.name.is_empty() { &self.profile } else { &self.name }
     }
 
+    /// What of the clients it concerns, in files and reports: its scope, or `all` where it hits the broker and with it every
+    /// connection.
+    #[must_use]
+    pub fn reach(&self) -> &'static str {
+        if self.act.is_some_and(Act::hits_all) { "all" } else { self.scope.name() }
+    }
+
     /// Whether nothing is done to the path or the peer: everything is watched and counted all the same.
     #[must_use]
     pub fn is_control(&self) -> bool {
@@ -197,7 +244,9 @@ impl Fault {
     /// Whether RST, FIN and ICMP that reach the client void the trial, as far as the way to the client is cut.
     #[must_use]
     pub fn silent(&self) -> bool {
-        self.act.is_none_or(Act::silent)
+        // A host that takes an address over and drops what it does not know.
+        let swallowed = self.act == Some(Act::FailOver) && !self.drop.is_none();
+        self.act.is_none_or(Act::silent) || swallowed
     }
 
     /// How often it comes.

@@ -1,7 +1,8 @@
 //! Reading the faults of a scenario: one by one, and what only shows when all are seen.
 
 use super::error::Findings;
-use super::fault::{Act, Fault, Repeat, Scope};
+use super::fault::{Act, Fault, Repeat, Scope, Trigger};
+use super::model::{Arm, SubjectKind};
 use super::profile;
 use super::value::Val;
 use super::walk::Fields;
@@ -23,7 +24,11 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
         profile,
         drop: known.drop,
         act: known.act,
-        scope: if fields.text("scope") == Some("host") { Scope::Host } else { Scope::Flow },
+        scope: match known.act {
+            Some(Act::VanishHost) => Scope::Host,
+            _ if fields.text("scope") == Some("host") => Scope::Host,
+            _ => Scope::Flow,
+        },
         duration,
         repeat: if known.act.is_some_and(|act| !act.heals()) {
             once_only(fields, findings);
@@ -80,6 +85,15 @@ fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
             format!("the phase is fixed at {} and nothing is drawn; remove one of the two", print_duration(at));
         findings.error(place("phase_window"), fields.name("phase_window"), problem);
     }
+    let written = fields.text("scope");
+    let misplaced = match fault.act {
+        Some(Act::VanishHost) if written == Some("flow") => Some("takes its address with it: reconnects are cut too"),
+        Some(Act::FailOver) if written == Some("host") => Some("leaves the address to another host: reconnects reach it"),
+        _ => None,
+    };
+    if let Some(why) = misplaced {
+        findings.error(place("scope"), fields.name("scope"), format!("`{}` {why}; remove it", fault.profile));
+    }
     if !fault.act.is_some_and(Act::hits_all) {
         return;
     }
@@ -105,7 +119,8 @@ fn check_healing(fields: &Fields, fault: &Fault, findings: &mut Findings) {
     }
     let problem = match fault.act {
         None if fault.is_control() => "a control has nothing to heal; remove it",
-        Some(Act::RebootHost) => "what was forgotten can't be healed; remove it",
+        Some(act) if act.forgets() => "what was forgotten can't be healed; remove it",
+        Some(Act::VanishHost) => "what has vanished does not come back; for a path that heals write `profile = \"blackhole\"`",
         Some(act) if !act.heals() => "what is killed can't be healed; remove it",
         _ => return,
     };
@@ -155,6 +170,35 @@ pub(super) fn within(horizon: Option<Duration>, faults: &[Fields], findings: &mu
                  `{last}`, or let it come less often"
             );
             findings.error(fields.at("repeat"), fields.name("repeat"), problem);
+        }
+    }
+}
+
+/// Whoever takes an address away takes it from the broker's host, and a proxy would hold it instead.
+pub(super) fn apart(faults: &[Fields], findings: &mut Findings) {
+    let act = |fields: &Fields| fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
+    if !faults.iter().any(|fields| act(fields) == Some(Act::FreezeProxy)) {
+        return;
+    }
+    for fields in faults.iter().filter(|fields| act(fields).is_some_and(Act::moves_the_address)) {
+        let problem = "with a proxy before the broker the address is the proxy's; run the two in scenarios of their own";
+        findings.error(fields.at("profile"), fields.name("profile"), problem);
+    }
+}
+
+/// A cut that waits for a delivery needs one on every connection.
+pub(super) fn deliveries(faults: &[Fields], arms: &[(&Fields, &Arm)], load: Option<Duration>, findings: &mut Findings) {
+    let idle = arms.iter().find_map(|(_, arm)| match (load, arm.settings.subject) {
+        (None, _) => Some("no messages flow; write `[load]` with `rate = \"1/s\"`".to_string()),
+        (_, SubjectKind::TcpWriter) => Some(format!("arm `{}` only sends; remove it or the fault", arm.name)),
+        _ if !arm.load => Some(format!("arm `{}` has `load = \"off\"`; remove that", arm.name)),
+        _ => None,
+    });
+    let Some(why) = idle else { return };
+    for fields in faults {
+        if let Some(Val::Trigger(Trigger::InFlight)) = fields.get("at").map(|found| &found.val) {
+            let problem = format!("`in-flight` waits for a delivery, and {why}");
+            findings.error(fields.at("at"), fields.name("at"), problem);
         }
     }
 }

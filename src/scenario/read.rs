@@ -211,6 +211,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     if all.arms.iter().all(|own| !own.flawed) {
         refuse_idle_defaults(&all.defaults, &subjects, findings);
     }
+    faults::apart(&all.faults, findings);
     faults::proxied(&all.faults, subjects.iter().any(|(_, kind)| bare(*kind)), findings);
     let broker = broker(&all, &subjects, findings);
     let load_interval = all.load.time("rate");
@@ -229,6 +230,9 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
             link::check(options, link, findings);
         }
         checks::trials(own, &all.scenario, arm.trials, all.faults.len(), findings);
+    }
+    if !all.load.flawed {
+        faults::deliveries(&all.faults, &read, load_interval, findings);
     }
     if !all.defaults.flawed && !all.broker.flawed {
         checks::horizon(&all.scenario, &read, &broker, &faults, findings);

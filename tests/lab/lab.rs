@@ -50,6 +50,7 @@ fn spec<'a>(name: &str, dir: &std::path::Path, arms: Vec<ArmNet>, brokers: &'a B
         nofile: 8_192,
         router: RouterNs::New,
         proxied: false,
+        standby: false,
         vhosts: Vec::new(),
     }
 }

@@ -14,6 +14,7 @@ mod kill;
 mod lab;
 mod links;
 mod observe;
+mod peers;
 #[path = "../support/place.rs"]
 mod place;
 mod reaper;

@@ -25,7 +25,7 @@ pub struct Actor {
     whose: &'static str,
     /// Those that the last act hit.
     hit: Vec<Identity>,
-    done: Option<Applied>,
+    done: Option<(Act, Applied)>,
     healed: Option<Applied>,
 }
 
@@ -45,8 +45,8 @@ pub struct Proof {
 fn means(act: Act) -> Option<(Signal, RunState)> {
     match act {
         Act::FreezeBroker | Act::FreezeProxy => Some((Signal::SIGSTOP, RunState::Stopped)),
-        Act::KillBroker => Some((Signal::SIGKILL, RunState::Gone)),
-        Act::RebootHost => None,
+        Act::KillBroker | Act::RestartBroker => Some((Signal::SIGKILL, RunState::Gone)),
+        Act::RebootHost | Act::VanishHost | Act::FailOver => None,
     }
 }
 
@@ -71,7 +71,7 @@ impl Actor {
         let Some((signal, state)) = means(act) else {
             return Err(format!("`{}` is nothing that is done to a process", act.name()));
         };
-        if let Some(applied) = self.done {
+        if let Some((_, applied)) = self.done {
             return Ok(applied);
         }
         let meant = |process: &Identity| !self.below || !self.roots.contains(&process.pid);
@@ -80,7 +80,7 @@ impl Actor {
             return Err(format!("{} has no process that could be hit", self.whose));
         }
         let applied = self.signal(clock, signal, state)?;
-        self.done = Some(applied);
+        self.done = Some((act, applied));
         Ok(applied)
     }
 
@@ -106,7 +106,7 @@ impl Actor {
     /// In words, when a process can't be signalled.
     pub fn release(&mut self, clock: Clock) -> Result<(), String> {
         match (self.done, self.healed) {
-            (Some(_), None) => self.heal(clock, Act::FreezeBroker).map(drop),
+            (Some((act, _)), None) if act.heals() => self.heal(clock, act).map(drop),
             _ => Ok(()),
         }
     }

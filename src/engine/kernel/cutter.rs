@@ -4,7 +4,8 @@
 //! between the clock reading before a rule and the one after it.
 
 use super::Message;
-use super::actor::Actor;
+use super::actor::{Actor, Proof};
+use super::addresses::Addresses;
 use crate::events::{Counters, Event, Kind, Source, Tuple};
 use crate::fault::{Applied, Cut, FaultTable, TrialReading};
 use crate::host::clock::Clock;
@@ -118,6 +119,7 @@ pub struct Cutter {
     sock_diag: Vec<SockDiag>,
     /// The brokers' ends of the connections.
     far_ends: SockDiag,
+    addresses: Addresses,
     events: Sender<Message>,
     due: BinaryHeap<Reverse<(Offset, Due)>>,
     planned: Vec<Planned>,
@@ -155,6 +157,7 @@ impl Cutter {
         table: FaultTable,
         sock_diag: Vec<SockDiag>,
         far_ends: SockDiag,
+        addresses: Addresses,
         events: Sender<Message>,
     ) -> Self {
         Self {
@@ -162,6 +165,7 @@ impl Cutter {
             table,
             sock_diag,
             far_ends,
+            addresses,
             events,
             due: BinaryHeap::new(),
             planned: Vec::new(),
@@ -274,7 +278,8 @@ impl Cutter {
         }
         let age_at_fault_s = socket.map(|s| f64::from(s.last_data_recv_ms.min(s.last_ack_recv_ms)) / 1e3);
         let applied = match what.act {
-            Some(Act::RebootHost) => self.reboot(trial, tuple, what),
+            Some(Act::RebootHost | Act::FailOver) => self.forget(trial, tuple, what),
+            Some(Act::VanishHost) => self.vanish(trial, tuple, what),
             Some(Act::FreezeProxy) => self.freeze_proxy(trial, what.scope),
             Some(act) => self.actor.act(self.clock, act),
             None => self.install(trial, tuple, what),
@@ -294,11 +299,20 @@ impl Cutter {
         self.prove(trial);
     }
 
-    /// Makes the broker's host forget a connection. The path is cut for that moment, so that the RST of its kernel is lost,
-    /// and what says whether all of it was silent is said as a proof.
-    fn reboot(&mut self, trial: TrialId, tuple: Tuple, what: What) -> Result<Applied, String> {
-        let both = Directions { to_broker: true, to_client: true };
-        let cut = self.install(trial, tuple, What { drop: both, lease: Some(LEASE_BEYOND), ..what })?;
+    /// The broker's host is gone with its address: nothing of it is heard any more, and nobody is found there.
+    fn vanish(&mut self, trial: TrialId, tuple: Tuple, what: What) -> Result<Applied, String> {
+        let cut = self.install(trial, tuple, what)?;
+        self.addresses.vanish(trial, *tuple.peer.ip())?;
+        Ok(Applied { before: cut.before, after: self.clock.now() })
+    }
+
+    /// Makes the broker's host forget a connection, and where another one takes over, gives that the address. The path is
+    /// cut for that moment, so that the RST of its kernel is lost, and what says whether all of it was silent is said as a
+    /// proof. It stays cut where the other host drops what it does not know.
+    fn forget(&mut self, trial: TrialId, tuple: Tuple, what: What) -> Result<Applied, String> {
+        let (both, stays) = (Directions { to_broker: true, to_client: true }, !what.drop.is_none());
+        let lease = if stays { what.lease } else { Some(LEASE_BEYOND) };
+        let cut = self.install(trial, tuple, What { drop: both, lease, ..what })?;
         let destroyed = self.far_ends.destroy(Tuple { local: tuple.peer, peer: tuple.local });
         let lost = |read: &Result<TrialReading, _>| read.as_ref().is_ok_and(|r| r.counters.dropped_to_client > 0);
         let mut counted = self.table.counters_of(trial);
@@ -307,7 +321,15 @@ impl Cutter {
             std::thread::sleep(Duration::from_millis(1));
             counted = self.table.counters_of(trial);
         }
-        let healed = self.table.heal(trial).map_err(|error| error.to_string())?;
+        let moved = match what.act {
+            Some(Act::FailOver) => self.addresses.fail_over(trial, *tuple.peer.ip()),
+            _ => Ok(()),
+        };
+        let healed = match stays {
+            true => Applied { before: cut.after, after: self.clock.now() },
+            false => self.table.heal(trial).map_err(|error| error.to_string())?,
+        };
+        moved?;
         if !destroyed.map_err(|error| error.to_string())? {
             return Err("the broker's host knew no such connection".to_string());
         }
@@ -342,9 +364,12 @@ impl Cutter {
 
     /// Says what a look at the broker's processes shows, for a trial whose fault lies there.
     fn prove(&self, trial: TrialId) {
+        if let Some(Proof { what, holds }) = self.addresses.proof(trial) {
+            self.say(trial, Kind::Proof { what, holds });
+        }
         if let Some(act) = self.acts.get(&trial).filter(|_| self.in_force.get(&trial) == Some(&true)) {
             let actor = self.proxy_actors.get(&trial).unwrap_or(&self.actor);
-            let super::actor::Proof { what, holds } = actor.proof(*act);
+            let Proof { what, holds } = actor.proof(*act);
             self.say(trial, Kind::Proof { what, holds });
         }
     }

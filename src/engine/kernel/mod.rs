@@ -4,6 +4,7 @@
 //! cut, look at sockets, follow traces and logs, and read the children's reports.
 
 mod actor;
+mod addresses;
 mod children;
 mod cutter;
 mod descriptors;

@@ -46,6 +46,9 @@ impl Run<'_> {
         }
         if scenario.arms.iter().any(|a| a.settings.subject.broker() == BrokerKind::None) {
             add(&["__peer"], PEER, &self.lab.server)?;
+            if let Some(standby) = &self.lab.standby {
+                add(&["__peer"], "peer of the other host", standby)?;
+            }
         }
         if scenario.load_interval.is_some()
             && scenario.arms.iter().any(|a| a.settings.subject.broker() != BrokerKind::None)
