@@ -9,11 +9,11 @@ use futures::{StreamExt, TryStreamExt};
 use netlink_packet_core::{
     DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
-use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::packet_route::link::{InfoData, InfoVeth};
 use rtnetlink::packet_route::neighbour::{NeighbourAttribute, NeighbourState};
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteScope, RouteType};
 use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage};
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use std::collections::HashMap;
 use std::fmt;

@@ -94,8 +94,7 @@ impl Lab {
         let network = netns::build(spec)?;
         let mut sites = Vec::new();
         for kind in spec.brokers.kinds.iter().copied().filter(|kind| *kind != BrokerKind::None) {
-            let password =
-                password().map_err(|source| LabError::Io { kind, what: "make a password", source })?;
+            let password = password().map_err(|source| LabError::Io { kind, what: "make a password", source })?;
             let dir = spec.work_dir.join(kind.name());
             sites.push(Site { kind, ns: &network.server, dir, password: password.clone() });
             if let Some(ns) = &network.standby {

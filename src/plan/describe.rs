@@ -88,7 +88,8 @@ pub fn describe(plan: &Plan) -> Description {
         BrokerKind::Redis => format!("redis-server on port {}, private data directory", kind.port()),
     }));
     processes.extend(with_producer.then(|| "producer of the numbered messages".to_string()));
-    processes.extend(standby.then(|| "the same brokers once more, on the host that takes their address over".to_string()));
+    processes
+        .extend(standby.then(|| "the same brokers once more, on the host that takes their address over".to_string()));
     let programs = plan.trials.iter().filter(|t| scenario.arms[t.arm].settings.subject.is_command()).count();
     processes.extend((programs > 0).then(|| format!("{programs} process trees of clients from outside, one a trial")));
     processes.extend(
@@ -117,7 +118,13 @@ pub fn describe(plan: &Plan) -> Description {
         predictions: predictions(plan),
         // Every namespace but the router's and the reaper's, which needs none, hangs on a pair of its own.
         veth_pairs: pairs + lines,
-        routes: plan.trials.len() + 2 * arms.len() + 2 + 2 * usize::from(with_producer) + usize::from(proxied) + usize::from(standby) + lines,
+        routes: plan.trials.len()
+            + 2 * arms.len()
+            + 2
+            + 2 * usize::from(with_producer)
+            + usize::from(proxied)
+            + usize::from(standby)
+            + lines,
         table: "one nftables table (family ip) in the router's namespace, owned by the engine's socket".to_string(),
         privileges,
         connections: plan.trials.len(),

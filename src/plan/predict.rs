@@ -319,7 +319,9 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
         return Err("the broker's kernel ends the connection, at once or when it is spoken to".to_string());
     }
     if fault.act == Some(Act::VanishHost) {
-        return Err("the router answers with ICMP host unreachable, which undoes back-off; the model knows silence".to_string());
+        return Err(
+            "the router answers with ICMP host unreachable, which undoes back-off; the model knows silence".to_string()
+        );
     }
     if fault.act.is_some_and(Act::forgets) && fault.drop.is_none() {
         return Err(

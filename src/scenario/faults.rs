@@ -88,7 +88,9 @@ fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
     let written = fields.text("scope");
     let misplaced = match fault.act {
         Some(Act::VanishHost) if written == Some("flow") => Some("takes its address with it: reconnects are cut too"),
-        Some(Act::FailOver) if written == Some("host") => Some("leaves the address to another host: reconnects reach it"),
+        Some(Act::FailOver) if written == Some("host") => {
+            Some("leaves the address to another host: reconnects reach it")
+        }
         _ => None,
     };
     if let Some(why) = misplaced {
@@ -120,7 +122,9 @@ fn check_healing(fields: &Fields, fault: &Fault, findings: &mut Findings) {
     let problem = match fault.act {
         None if fault.is_control() => "a control has nothing to heal; remove it",
         Some(act) if act.forgets() => "what was forgotten can't be healed; remove it",
-        Some(Act::VanishHost) => "what has vanished does not come back; for a path that heals write `profile = \"blackhole\"`",
+        Some(Act::VanishHost) => {
+            "what has vanished does not come back; for a path that heals write `profile = \"blackhole\"`"
+        }
         Some(act) if !act.heals() => "what is killed can't be healed; remove it",
         _ => return,
     };
@@ -181,7 +185,8 @@ pub(super) fn apart(faults: &[Fields], findings: &mut Findings) {
         return;
     }
     for fields in faults.iter().filter(|fields| act(fields).is_some_and(Act::moves_the_address)) {
-        let problem = "with a proxy before the broker the address is the proxy's; run the two in scenarios of their own";
+        let problem =
+            "with a proxy before the broker the address is the proxy's; run the two in scenarios of their own";
         findings.error(fields.at("profile"), fields.name("profile"), problem);
     }
 }

@@ -41,7 +41,10 @@ impl Run<'_> {
             let (what, holds) = match self.restart_brokers() {
                 Ok(pids) => {
                     let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
-                    (format!("the broker was killed {time} of {TIMES} times and runs again as {}", pids.join(", ")), true)
+                    (
+                        format!("the broker was killed {time} of {TIMES} times and runs again as {}", pids.join(", ")),
+                        true,
+                    )
                 }
                 Err(error) => (format!("the broker was not started again after kill {time}: {error}"), false),
             };

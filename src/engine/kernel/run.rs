@@ -301,7 +301,12 @@ impl<'a> Run<'a> {
         loop {
             let mut orders = Vec::new();
             let due = tracker.as_ref().and_then(Tracker::next_deadline);
-            let due = due.into_iter().chain(events.due()).chain(self.restarts.next()).chain(tracker.as_ref().map(|_| say_progress)).min();
+            let due = due
+                .into_iter()
+                .chain(events.due())
+                .chain(self.restarts.next())
+                .chain(tracker.as_ref().map(|_| say_progress))
+                .min();
             let message = match due {
                 Some(at) => self.inbox.recv_until(self.clock, at),
                 None => self.inbox.recv(),
@@ -325,6 +330,9 @@ impl<'a> Run<'a> {
                         self.children[index].name()
                     )));
                 }
+                // It was meant to, and another one may have its place already.
+                Ok(Message::Child(index, ChildNews::Ended { .. }))
+                    if self.children[index].name() == PEER && self.kills_brokers() => {}
                 Ok(Message::Child(index, ChildNews::Ended { .. })) => {
                     let status = self.children[index].status();
                     orders.extend(self.child_ended(index, &status, events, tracker.as_mut())?);
@@ -465,9 +473,6 @@ impl<'a> Run<'a> {
         events: &mut EventLog,
         tracker: Option<&mut Tracker<'_>>,
     ) -> Result<Vec<Order>, EngineError> {
-        if self.children[index].name() == PEER && self.kills_brokers() {
-            return Ok(Vec::new());
-        }
         let (Some(tracker), true) = (tracker, index < self.plan.scenario.arms.len()) else {
             return Err(EngineError::Harness(format!("{} ended early: {status}", self.children[index].name())));
         };
