@@ -1,7 +1,7 @@
 //! A broker that runs, and what all kinds have in common: waiting until it answers, and ending it.
 
-use super::LabError;
 use super::netns::ADMIN;
+use super::{Alarm, LabError};
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
 use crate::host::process::{Launch, Process};
@@ -47,6 +47,8 @@ pub struct Broker {
     pub(super) process: Process,
     /// How it was started.
     pub(super) launch: Launch,
+    /// Its own command line, where it has one.
+    pub(super) control: Option<Launch>,
     /// Processes that it needs; ended after it.
     pub(super) helpers: Vec<Process>,
     /// Its private directory; removed at the end.
@@ -74,6 +76,13 @@ impl Broker {
         self.process.kill()?;
         self.process = self.launch.clone().spawn()?;
         Ok(())
+    }
+
+    /// Its memory alarm, where it has one.
+    #[must_use]
+    pub fn alarm(&self) -> Option<Alarm> {
+        let control = self.control.clone()?;
+        Some(Alarm { control, log: self.log.clone() })
     }
 
     /// Memory and processor time that it used so far, with its own children.

@@ -12,6 +12,7 @@
 //! binding. Neighbours are permanent entries, so ARP is never part of what is measured. Namespaces are held by
 //! descriptors alone and end with them. What is left out: faults, clients and observation.
 
+mod alarm;
 mod amqp;
 mod broker;
 mod code_path;
@@ -21,6 +22,7 @@ mod rabbitmq;
 mod redis;
 pub mod vm;
 
+pub use alarm::Alarm;
 pub use broker::{Broker, Patience};
 pub use error::LabError;
 pub use netns::{ADMIN, ArmNet, PRODUCER, RouterNs, STANDBY, TO_SERVERS};

@@ -69,6 +69,14 @@ pub(super) fn start(
         unlike_stock: Some(files.unlike_stock()),
         log,
         process,
+        control: Some(Launch {
+            program: program.with_file_name("rabbitmqctl"),
+            env: launch.env.clone(),
+            only_env: true,
+            cwd: launch.cwd.clone(),
+            netns: launch.netns.clone(),
+            ..Launch::new(program)
+        }),
         launch,
         helpers: vec![epmd],
         dir: files.dir,

@@ -47,6 +47,7 @@ pub(super) fn start(
         log,
         process,
         launch,
+        control: None,
         helpers: Vec::new(),
         dir: dir.clone(),
         password: password.clone(),

@@ -77,7 +77,7 @@ pub fn describe(plan: &Plan) -> Description {
     let mut namespaces = vec!["router".to_string(), "server".to_string()];
     namespaces.extend(arms.iter().map(|arm| format!("client {}", arm.name)));
     namespaces.extend(with_producer.then(|| "producer".to_string()));
-    let proxied = scenario.faults.iter().any(|fault| fault.act == Some(Act::FreezeProxy));
+    let proxied = scenario.faults.iter().any(|fault| fault.act.is_some_and(Act::in_proxy));
     namespaces.extend(proxied.then(|| "proxy".to_string()));
     let standby = scenario.faults.iter().any(|fault| fault.act == Some(Act::FailOver));
     namespaces.extend(standby.then(|| "standby".to_string()));
@@ -181,7 +181,7 @@ fn fault_line(fault: &crate::scenario::Fault) -> String {
     if let Some(act) = fault.act {
         let whom = match act {
             _ if act.hits_all() => "every connection at once",
-            Act::FreezeProxy => scope,
+            _ if act.in_proxy() => scope,
             _ => "each connection by itself",
         };
         return format!("{name}: {}, {whom}, {at}{healed}", act.words());

@@ -318,6 +318,12 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
     if fault.act.is_some_and(Act::ends_processes) {
         return Err("the broker's kernel ends the connection, at once or when it is spoken to".to_string());
     }
+    if fault.act == Some(Act::AlarmBroker) {
+        return Err("nothing of the connection is wrong: whoever publishes is blocked".to_string());
+    }
+    if fault.act == Some(Act::WithholdReply) {
+        return Err("the next reply begins to arrive; the model knows silence from the fault on".to_string());
+    }
     if fault.act == Some(Act::VanishHost) {
         return Err(
             "the router answers with ICMP host unreachable, which undoes back-off; the model knows silence".to_string()
@@ -366,7 +372,7 @@ fn lives_until_the_cut(case: &Case, cut: Duration) -> Result<(), String> {
 fn kind(fault: &Fault) -> FaultKind {
     match fault.act {
         Some(Act::FreezeBroker) => return FaultKind::FrozenPeer,
-        Some(Act::FreezeProxy) => return FaultKind::FrozenProxy,
+        Some(Act::FreezeProxy | Act::SwallowProxy) => return FaultKind::FrozenProxy,
         Some(_) | None => {}
     }
     match (fault.drop.to_broker, fault.drop.to_client) {

@@ -56,25 +56,36 @@ pub enum Act {
     RebootHost,
     /// The proxy between this client and the broker is stopped (`SIGSTOP`); its kernel goes on acknowledging.
     FreezeProxy,
+    /// The proxy between this client and the broker goes on reading both of them and hands nothing on any more, not even the
+    /// end of either.
+    SwallowProxy,
+    /// The proxy between this client and the broker withholds the last byte of the broker's next data and all after it. What
+    /// the client sends still arrives.
+    WithholdReply,
     /// The broker's host is gone and nobody has its address any more: the last router's ARP goes unanswered, and it says so
     /// to whoever sends (ICMP host unreachable).
     VanishHost,
     /// The address moves to another host with a broker of its own, which knows nothing of the connection.
     FailOver,
+    /// RabbitMQ's memory alarm: it reads nothing more from whoever publishes.
+    AlarmBroker,
     /// The broker's processes are killed and started again, three times within three seconds.
     RestartBroker,
 }
 
 impl Act {
     /// All acts, in the order of the documentation.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::FreezeBroker,
         Self::KillBroker,
         Self::RebootHost,
         Self::FreezeProxy,
+        Self::SwallowProxy,
+        Self::WithholdReply,
         Self::VanishHost,
         Self::FailOver,
         Self::RestartBroker,
+        Self::AlarmBroker,
     ];
 
     /// The name in profiles and reports.
@@ -85,9 +96,12 @@ impl Act {
             Self::KillBroker => "kill_broker",
             Self::RebootHost => "reboot_host",
             Self::FreezeProxy => "freeze_proxy",
+            Self::SwallowProxy => "swallow_proxy",
+            Self::WithholdReply => "withhold_reply",
             Self::VanishHost => "vanish_host",
             Self::FailOver => "fail_over",
             Self::RestartBroker => "restart_broker",
+            Self::AlarmBroker => "alarm_broker",
         }
     }
 
@@ -99,9 +113,12 @@ impl Act {
             Self::KillBroker => "the broker's processes are killed",
             Self::RebootHost => "the broker's end is forgotten without a word",
             Self::FreezeProxy => "the proxy before the broker is stopped",
+            Self::SwallowProxy => "the proxy before the broker acknowledges and swallows",
+            Self::WithholdReply => "the proxy before the broker withholds the last byte of a reply and all after it",
             Self::VanishHost => "the broker's host is gone, and its address with it",
             Self::FailOver => "the broker's address moves to another host with a broker of its own",
             Self::RestartBroker => "the broker is killed and started three times within three seconds",
+            Self::AlarmBroker => "the broker's memory alarm goes off, and it reads nothing more from whoever publishes",
         }
     }
 
@@ -109,7 +126,8 @@ impl Act {
     #[must_use]
     pub fn silent(self) -> bool {
         match self {
-            Self::FreezeBroker | Self::FreezeProxy => true,
+            Self::FreezeBroker | Self::AlarmBroker => true,
+            Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply => true,
             Self::KillBroker | Self::RebootHost | Self::VanishHost | Self::FailOver | Self::RestartBroker => false,
         }
     }
@@ -118,8 +136,13 @@ impl Act {
     #[must_use]
     pub fn hits_all(self) -> bool {
         match self {
-            Self::FreezeBroker | Self::KillBroker | Self::RestartBroker => true,
-            Self::RebootHost | Self::FreezeProxy | Self::VanishHost | Self::FailOver => false,
+            Self::FreezeBroker | Self::KillBroker | Self::RestartBroker | Self::AlarmBroker => true,
+            Self::RebootHost
+            | Self::FreezeProxy
+            | Self::SwallowProxy
+            | Self::WithholdReply
+            | Self::VanishHost
+            | Self::FailOver => false,
         }
     }
 
@@ -146,7 +169,8 @@ impl Act {
     #[must_use]
     pub fn hits_processes(self) -> bool {
         match self {
-            Self::FreezeBroker | Self::KillBroker | Self::FreezeProxy | Self::RestartBroker => true,
+            Self::FreezeBroker | Self::KillBroker | Self::RestartBroker | Self::AlarmBroker => true,
+            Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply => true,
             Self::RebootHost | Self::VanishHost | Self::FailOver => false,
         }
     }
@@ -154,7 +178,13 @@ impl Act {
     /// Whether it can be taken back.
     #[must_use]
     pub fn heals(self) -> bool {
-        self.silent()
+        matches!(self, Self::FreezeBroker | Self::FreezeProxy | Self::AlarmBroker)
+    }
+
+    /// Whether it is done to a proxy before the broker, which then stands there.
+    #[must_use]
+    pub fn in_proxy(self) -> bool {
+        matches!(self, Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply)
     }
 }
 

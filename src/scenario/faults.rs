@@ -2,7 +2,7 @@
 
 use super::error::Findings;
 use super::fault::{Act, Fault, Repeat, Scope, Trigger};
-use super::model::{Arm, SubjectKind};
+use super::model::{Arm, BrokerKind, SubjectKind};
 use super::profile;
 use super::value::Val;
 use super::walk::Fields;
@@ -73,7 +73,7 @@ fn repeat(fields: &Fields, duration: Setting, findings: &mut Findings) -> Option
 fn once_only(fields: &Fields, findings: &mut Findings) {
     for key in ["repeat", "pause"] {
         if let Some(found) = fields.get(key) {
-            findings.error(found.key_at, fields.name(key), "what is killed can't come again; remove it");
+            findings.error(found.key_at, fields.name(key), "it can't be taken back, so it comes once; remove it");
         }
     }
 }
@@ -88,6 +88,9 @@ fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
     let written = fields.text("scope");
     let misplaced = match fault.act {
         Some(Act::VanishHost) if written == Some("flow") => Some("takes its address with it: reconnects are cut too"),
+        Some(Act::SwallowProxy | Act::WithholdReply) if written == Some("host") => {
+            Some("concerns the connections that are there: a new one gets through")
+        }
         Some(Act::FailOver) if written == Some("host") => {
             Some("leaves the address to another host: reconnects reach it")
         }
@@ -124,6 +127,9 @@ fn check_healing(fields: &Fields, fault: &Fault, findings: &mut Findings) {
         Some(act) if act.forgets() => "what was forgotten can't be healed; remove it",
         Some(Act::VanishHost) => {
             "what has vanished does not come back; for a path that heals write `profile = \"blackhole\"`"
+        }
+        Some(Act::SwallowProxy | Act::WithholdReply) => {
+            "what was kept back is lost, and no stream goes on without it; remove it"
         }
         Some(act) if !act.heals() => "what is killed can't be healed; remove it",
         _ => return,
@@ -181,13 +187,31 @@ pub(super) fn within(horizon: Option<Duration>, faults: &[Fields], findings: &mu
 /// Whoever takes an address away takes it from the broker's host, and a proxy would hold it instead.
 pub(super) fn apart(faults: &[Fields], findings: &mut Findings) {
     let act = |fields: &Fields| fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
-    if !faults.iter().any(|fields| act(fields) == Some(Act::FreezeProxy)) {
+    if !faults.iter().any(|fields| act(fields).is_some_and(Act::in_proxy)) {
         return;
     }
     for fields in faults.iter().filter(|fields| act(fields).is_some_and(Act::moves_the_address)) {
         let problem =
             "with a proxy before the broker the address is the proxy's; run the two in scenarios of their own";
         findings.error(fields.at("profile"), fields.name("profile"), problem);
+    }
+}
+
+/// RabbitMQ's alarm concerns whoever publishes to it.
+pub(super) fn alarmed(faults: &[Fields], arms: &[(&Fields, &Arm)], load: Option<Duration>, findings: &mut Findings) {
+    let other = arms.iter().find(|(_, arm)| arm.settings.subject.broker() != BrokerKind::Rabbitmq);
+    let problem = match (other, load) {
+        (Some((_, arm)), _) => {
+            format!("is RabbitMQ's, and arm `{}` speaks to another; remove one of the two", arm.name)
+        }
+        (None, None) => "blocks whoever publishes, and nobody does; write `[load]` with `rate = \"1/s\"`".to_string(),
+        (None, Some(_)) => return,
+    };
+    for fields in faults {
+        let act = fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
+        if act == Some(Act::AlarmBroker) {
+            findings.error(fields.at("profile"), fields.name("profile"), format!("a memory alarm {problem}"));
+        }
     }
 }
 
@@ -212,7 +236,7 @@ pub(super) fn deliveries(faults: &[Fields], arms: &[(&Fields, &Arm)], load: Opti
 pub(super) fn proxied(faults: &[Fields], bare: bool, findings: &mut Findings) {
     let frozen = |fields: &&Fields| {
         let act = fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
-        act == Some(Act::FreezeProxy)
+        act.is_some_and(Act::in_proxy)
     };
     for fields in faults.iter().filter(frozen).filter(|_| bare) {
         let problem = "the proxy stands before a real broker, and an arm is bare TCP; remove the arm or the fault";

@@ -54,12 +54,15 @@ pub enum ProfileError {
 }
 
 /// The built-in profiles in the order of the documentation: name and text.
-const BUILTIN: [(&str, &str); 12] = [
+const BUILTIN: [(&str, &str); 15] = [
     ("blackhole", include_str!("../../netem/blackhole.toml")),
     ("to-broker", include_str!("../../netem/to-broker.toml")),
     ("to-client", include_str!("../../netem/to-client.toml")),
     ("frozen-broker", include_str!("../../netem/frozen-broker.toml")),
     ("frozen-proxy", include_str!("../../netem/frozen-proxy.toml")),
+    ("swallowing-proxy", include_str!("../../netem/swallowing-proxy.toml")),
+    ("withheld-reply", include_str!("../../netem/withheld-reply.toml")),
+    ("broker-alarm", include_str!("../../netem/broker-alarm.toml")),
     ("killed-broker", include_str!("../../netem/killed-broker.toml")),
     ("restarted-broker", include_str!("../../netem/restarted-broker.toml")),
     ("rebooted-host", include_str!("../../netem/rebooted-host.toml")),
@@ -182,8 +185,9 @@ mod tests {
         );
         assert_eq!(
             error(&good.replace("drop =", "act = \"freeze\"\ndrop =")),
-            "`freeze` is not an act; acts are freeze_broker, kill_broker, reboot_host, freeze_proxy, vanish_host, fail_over, \
-             restart_broker"
+            "`freeze` is not an act; acts are freeze_broker, kill_broker, reboot_host, freeze_proxy, swallow_proxy, \
+             withhold_reply, vanish_host, fail_over, \
+             restart_broker, alarm_broker"
         );
         assert_eq!(error(&good.replace("client = ", "# ")), "the profile needs `sees.client`, a text");
         assert!(error("name =").starts_with("the profile is not TOML"));

@@ -233,6 +233,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     }
     if !all.load.flawed {
         faults::deliveries(&all.faults, &read, load_interval, findings);
+        faults::alarmed(&all.faults, &read, load_interval, findings);
     }
     if !all.defaults.flawed && !all.broker.flawed {
         checks::horizon(&all.scenario, &read, &broker, &faults, findings);

@@ -17,8 +17,10 @@ mod observe;
 mod peers;
 #[path = "../support/place.rs"]
 mod place;
+mod proxies;
 mod reaper;
 mod rootless;
 mod supervisor;
 mod support;
 mod vm;
+mod written;

@@ -1,40 +1,7 @@
 //! What becomes of the broker's host: each scenario holds, and the gates of a changed one fail.
 
-use crate::common::{binary, require_root};
-use halfopen::store::{self, Recorded};
-use halfopen::verdict::{TrialRow, judge};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-
-/// A run of a scenario that is on its way.
-struct Running {
-    name: &'static str,
-    dir: tempfile::TempDir,
-    child: Child,
-}
-
-fn start(name: &'static str, change: impl Fn(String) -> String) -> Running {
-    let file = format!("{}/scenarios/faults/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-    let text = change(std::fs::read_to_string(file).unwrap());
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("scenario.toml");
-    std::fs::write(&file, text).unwrap();
-    let mut command = Command::new(binary());
-    command.arg("run").arg(&file).arg("--out").arg(dir.path().join("run")).env("HOME", dir.path());
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    Running { name, dir, child }
-}
-
-impl Running {
-    fn ends(self, code: i32) -> (Recorded, Vec<TrialRow>) {
-        let output = self.child.wait_with_output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{}:\n{text}", self.name);
-        let recorded = store::read(Path::new(&self.dir.path().join("run"))).unwrap();
-        let rows = judge(&recorded.run.plan, &recorded.events).trials;
-        (recorded, rows)
-    }
-}
+use crate::common::require_root;
+use crate::written::{Running, start};
 
 #[test]
 fn hosts_that_vanish_move_or_come_back_are_told_apart_from_a_black_hole() {
@@ -50,7 +17,7 @@ fn hosts_that_vanish_move_or_come_back_are_told_apart_from_a_black_hole() {
         text.replace("profile = \"failover\"", "name = \"failover\"\nprofile = \"blackhole\"")
     });
     let frozen = instead("restarted-broker", "restarted-broker", "\"frozen-broker\"\n#");
-    let [(_, vanished), (_, moved), (_, restarted)] = good.map(|run| run.ends(0));
+    let [vanished, moved, restarted] = good.map(|run: Running| run.ends(0).trials);
     black_hole.ends(1);
     named.ends(1);
     frozen.ends(1);

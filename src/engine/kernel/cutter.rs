@@ -6,6 +6,7 @@
 use super::Message;
 use super::actor::{Actor, Proof};
 use super::addresses::Addresses;
+use super::alarms::Alarms;
 use crate::events::{Counters, Event, Kind, Source, Tuple};
 use crate::fault::{Applied, Cut, FaultTable, TrialReading};
 use crate::host::clock::Clock;
@@ -83,6 +84,8 @@ pub enum Request {
     },
     /// The processes that an act on the broker hits, with their descendants.
     Brokers(Vec<u32>),
+    /// The alarms of the brokers that have one.
+    Alarms(Alarms),
     /// The process that accepts connections before the broker, for each trial that has one.
     Proxies(Vec<(TrialId, u32)>),
     /// Read and report one trial's counters.
@@ -126,6 +129,7 @@ pub struct Cutter {
     /// What each trial is under that has an act on the broker.
     acts: HashMap<TrialId, Act>,
     actor: Actor,
+    alarms: Alarms,
     /// One a proxy, made at its cut.
     proxies: HashMap<TrialId, u32>,
     proxy_actors: HashMap<TrialId, Actor>,
@@ -171,6 +175,7 @@ impl Cutter {
             planned: Vec::new(),
             acts: HashMap::new(),
             actor: Actor::default(),
+            alarms: Alarms::default(),
             proxies: HashMap::new(),
             proxy_actors: HashMap::new(),
             undropped: BTreeMap::new(),
@@ -232,6 +237,7 @@ impl Cutter {
             Request::Again { trial, at, time } => self.due.push(Reverse((at, Due::Again(trial, time)))),
             Request::Heal { trial, at } => self.due.push(Reverse((at, Due::Heal(trial)))),
             Request::Brokers(roots) => self.actor = Actor::new(roots),
+            Request::Alarms(alarms) => self.alarms = alarms,
             Request::Proxies(all) => self.proxies = all.into_iter().collect(),
             Request::Certify(trial) => self.certify(trial),
             Request::Finish { trial, why } => {
@@ -279,8 +285,9 @@ impl Cutter {
         let age_at_fault_s = socket.map(|s| f64::from(s.last_data_recv_ms.min(s.last_ack_recv_ms)) / 1e3);
         let applied = match what.act {
             Some(Act::RebootHost | Act::FailOver) => self.forget(trial, tuple, what),
+            Some(Act::AlarmBroker) => self.alarms.raise(self.clock),
             Some(Act::VanishHost) => self.vanish(trial, tuple, what),
-            Some(Act::FreezeProxy) => self.freeze_proxy(trial, what.scope),
+            Some(act) if act.in_proxy() => self.change_proxy(trial, act, what.scope),
             Some(act) => self.actor.act(self.clock, act),
             None => self.install(trial, tuple, what),
         };
@@ -346,10 +353,10 @@ impl Cutter {
         Ok(Applied { before: cut.before, after: healed.after })
     }
 
-    fn freeze_proxy(&mut self, trial: TrialId, scope: Scope) -> Result<Applied, String> {
+    fn change_proxy(&mut self, trial: TrialId, act: Act, scope: Scope) -> Result<Applied, String> {
         let acceptor = self.proxies.get(&trial).copied().ok_or("the trial has no proxy")?;
         let actor = self.proxy_actors.entry(trial).or_insert_with(|| Actor::of_proxy(acceptor, scope));
-        actor.act(self.clock, Act::FreezeProxy)
+        actor.act(self.clock, act)
     }
 
     fn actor_of(&mut self, trial: TrialId) -> &mut Actor {
@@ -368,8 +375,10 @@ impl Cutter {
             self.say(trial, Kind::Proof { what, holds });
         }
         if let Some(act) = self.acts.get(&trial).filter(|_| self.in_force.get(&trial) == Some(&true)) {
-            let actor = self.proxy_actors.get(&trial).unwrap_or(&self.actor);
-            let Proof { what, holds } = actor.proof(*act);
+            let Proof { what, holds } = match (act, self.proxy_actors.get(&trial)) {
+                (Act::AlarmBroker, _) => self.alarms.proof(),
+                (act, own) => own.unwrap_or(&self.actor).proof(*act),
+            };
             self.say(trial, Kind::Proof { what, holds });
         }
     }
@@ -379,9 +388,29 @@ impl Cutter {
         if self.finished.contains(&trial) || self.in_force.get(&trial) != Some(&true) {
             return;
         }
-        self.certify(trial);
+        let Some(act) = self.acts.get(&trial).copied().filter(|act| act.hits_all()) else {
+            return self.heal_one(trial);
+        };
+        // What is taken back is taken back for all of them: each is certified before the first.
+        let mut all: Vec<TrialId> = self.acts.iter().filter(|(_, other)| **other == act).map(|(id, _)| *id).collect();
+        all.retain(|id| !self.finished.contains(id) && self.in_force.get(id) == Some(&true));
+        all.sort_unstable();
+        for id in &all {
+            self.certify(*id);
+        }
+        for id in all {
+            self.heal_one(id);
+        }
+    }
+
+    fn heal_one(&mut self, trial: TrialId) {
+        let shared = self.acts.get(&trial).is_some_and(|act| act.hits_all());
+        if !shared {
+            self.certify(trial);
+        }
         let clock = self.clock;
         let healed = match self.acts.get(&trial).copied() {
+            Some(Act::AlarmBroker) => self.alarms.clear(clock),
             Some(act) => self.actor_of(trial).heal(clock, act),
             None => self.table.heal(trial).map_err(|error| error.to_string()),
         };

@@ -5,6 +5,7 @@
 
 mod actor;
 mod addresses;
+mod alarms;
 mod children;
 mod cutter;
 mod descriptors;

@@ -91,7 +91,7 @@ impl Outside {
     /// The clients of a plan that are programs of somebody else's.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
-        let proxied = plan.scenario.faults.iter().any(|fault| fault.act == Some(Act::FreezeProxy));
+        let proxied = plan.scenario.faults.iter().any(|fault| fault.act.is_some_and(Act::in_proxy));
         let mut this = Self { roles_are_told: proxied, ..Self::default() };
         let command = |arm: usize| plan.scenario.arms.get(arm).is_some_and(|arm| arm.settings.subject.is_command());
         for trial in plan.trials.iter().filter(|trial| command(trial.arm)) {

@@ -2,6 +2,7 @@
 
 use super::Message;
 use super::addresses::Addresses;
+use super::alarms::Alarms;
 use super::children::{Child, ChildNews};
 use super::cutter::{Cutter, Request, What};
 use super::looks::Told;
@@ -193,7 +194,7 @@ fn lab_spec(job: &Job) -> LabSpec<'_> {
 
 /// Whether a proxy stands before the broker.
 fn proxied(plan: &Plan) -> bool {
-    does(plan, |act| act == Act::FreezeProxy)
+    does(plan, Act::in_proxy)
 }
 
 /// Whether a fault of the plan does something of the kind.
@@ -287,6 +288,8 @@ impl<'a> Run<'a> {
         }
         run.start_children(job, &sender)?;
         run.ask(Request::Brokers(run.broker_pids()));
+        let alarms = run.lab.brokers.iter().filter_map(Broker::alarm).collect();
+        run.ask(Request::Alarms(Alarms::new(alarms)));
         run.ask(Request::Proxies(run.proxy_pids()));
         Ok(run)
     }
