@@ -11,6 +11,7 @@ pub mod engine;
 pub mod events;
 pub mod fault;
 pub mod host;
+pub mod inspect;
 pub mod lab;
 pub mod observe;
 pub mod plan;

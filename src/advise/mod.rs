@@ -7,6 +7,7 @@
 
 mod answer;
 mod arm;
+mod cleanup;
 mod fact_list;
 mod facts;
 mod files;
@@ -21,8 +22,10 @@ mod words;
 
 pub use answer::{Answer, ArmLine, LintLine, Predicted, SettingLine};
 pub use arm::Arm;
+pub use cleanup::{Cleanup, cleanup};
 pub use keys::{KeyLine, key_lines};
 pub use request::{AdviceError, MAX_ARMS, Request, advise};
 pub use situations::FaultName;
+pub use table::{Cell, layout};
 pub use text::{Style, keys_text, render};
 pub use words::{Verdict, VerdictPart, window};

@@ -182,7 +182,7 @@ fn build(arm: &Arm, (name, role, scope, state, call): Spec) -> Situation {
 }
 
 /// The row that the stall is about: queued, or, where the whole host is gone, running.
-fn usual_row(arm: &Arm, scope: FaultScope) -> Option<Row> {
+pub(super) fn usual_row(arm: &Arm, scope: FaultScope) -> Option<Row> {
     let reaper = &arm.settings.reaper;
     match scope {
         _ if reaper.airflow.is_some() && scope == FaultScope::Host => Some(Row::Running),

@@ -2,14 +2,17 @@
 
 /// One cell: text, and the colour that it has on a terminal.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Cell {
-    pub(super) text: String,
+pub struct Cell {
+    /// What stands in it.
+    pub text: String,
     /// An SGR parameter, such as `31`.
-    pub(super) colour: Option<&'static str>,
+    pub colour: Option<&'static str>,
 }
 
 impl Cell {
-    pub(super) fn plain(text: impl Into<String>) -> Self {
+    /// Without a colour.
+    #[must_use]
+    pub fn plain(text: impl Into<String>) -> Self {
         Self { text: text.into(), colour: None }
     }
 
@@ -65,7 +68,8 @@ fn column_width(rows: &[Vec<Cell>], column: usize) -> usize {
 }
 
 /// The table with its first row as header, indented by two; no line ends in blanks.
-pub(super) fn layout(rows: &[Vec<Cell>], limit: usize, colours: bool) -> String {
+#[must_use]
+pub fn layout(rows: &[Vec<Cell>], limit: usize, colours: bool) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(|c| column_width(rows, c)).collect();
     let left = left_width(rows) + 2;

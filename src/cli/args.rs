@@ -17,6 +17,7 @@ const EXAMPLES: &str = "\
 Examples:
   halfopen predict --set subject=celery         who would notice, when, and why not the others
   halfopen predict --from-env airflow.cfg       the same for your own settings; needs no root and no broker
+  halfopen inspect --pid 4242                   the same for each connection of a live process
   halfopen doctor                               what this machine can do, and what mends a lack
   halfopen list                                 the scenarios, each with its question and length
   halfopen run scenarios/first-look.toml        real brokers, real consumers, real half-open sockets
@@ -33,6 +34,8 @@ pub enum Command {
     Run(RunArgs),
     /// Say who would notice, when, and why not the others: for a scenario, or for settings that you have
     Predict(PredictArgs),
+    /// Look at a live process: for each of its connections who would notice a silent cut, and when
+    Inspect(super::inspect::InspectArgs),
     /// Run the same settings in virtual time and in namespaces, and say where model and labs agree
     Conformance(ConformanceArgs),
     /// Render a recorded run again: judged anew from its events, offline, without root
@@ -254,11 +257,11 @@ pub enum LabName {
     Vm,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     crate::units::parse_duration(text).map_err(|e| e.to_string())
 }
 
-fn assignment(text: &str) -> Result<(String, String), String> {
+pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_string(), value.trim().to_string())),
         _ => Err(format!("`{text}` is not KEY=VALUE; write for example read_timeout=60s")),

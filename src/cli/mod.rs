@@ -16,6 +16,7 @@ mod doctor;
 mod engine;
 mod exit;
 mod guest;
+mod inspect;
 mod jobs;
 mod list;
 mod machine;
@@ -48,6 +49,7 @@ pub fn main(args: &[OsString]) -> u8 {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Predict(args) => predict::predict(&args),
+        Command::Inspect(args) => inspect::inspect(&args),
         Command::Conformance(args) => conformance::conformance(&args),
         Command::Report(args) => report::report(&args),
         Command::Doctor(args) => doctor::doctor(&args),

@@ -97,7 +97,7 @@ fn limited(from: impl Read) -> std::io::Result<Vec<u8>> {
 }
 
 /// Colours and the width of the terminal only where there is one.
-fn style(explain: bool) -> Style {
+pub(super) fn style(explain: bool) -> Style {
     let terminal = std::io::stdout().is_terminal();
     let width = terminal_size::terminal_size().filter(|_| terminal).map(|(width, _)| usize::from(width.0));
     let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());

@@ -22,5 +22,6 @@ pub mod procfs;
 pub mod programs;
 pub mod secret;
 pub mod signals;
+pub mod sockopt;
 pub mod supervise;
 pub mod userns;

@@ -5,7 +5,7 @@
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
@@ -40,6 +40,22 @@ impl NetNs {
         Ok(Self { name: name.to_string(), fd: Arc::new(File::open(OWN)?.into()) })
     }
 
+    /// The namespace of a file: `/proc/PID/ns/net`, or one that `ip netns` keeps under `/run/netns`.
+    ///
+    /// # Errors
+    /// When the file can't be opened; of somebody else's process that takes the right to trace it.
+    pub fn open(path: &std::path::Path, name: &str) -> io::Result<Self> {
+        Ok(Self { name: name.to_string(), fd: Arc::new(File::open(path)?.into()) })
+    }
+
+    /// The number by which the kernel tells namespaces apart (the inode of its file).
+    ///
+    /// # Errors
+    /// When the descriptor can't be asked.
+    pub fn id(&self) -> io::Result<u64> {
+        Ok(nix::sys::stat::fstat(&*self.fd)?.st_ino)
+    }
+
     /// Whether the calling thread is in it.
     #[must_use]
     pub fn is_current(&self) -> bool {
@@ -61,10 +77,28 @@ impl NetNs {
     /// When the namespace can't be entered; `work`'s own error is returned as it is.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         on_a_thread(|| {
-            setns(&*self.fd, CloneFlags::CLONE_NEWNET)?;
+            // Entering the namespace that one is in already takes a privilege, too.
+            if !self.is_current() {
+                setns(&*self.fd, CloneFlags::CLONE_NEWNET)?;
+            }
             work()
         })
     }
+}
+
+/// The namespace that a socket belongs to, whoever holds it (`SIOCGSKNS`).
+///
+/// # Errors
+/// Without `CAP_NET_ADMIN` over it.
+pub fn of_socket(socket: BorrowedFd<'_>, name: &str) -> io::Result<NetNs> {
+    const SIOCGSKNS: libc::Ioctl = 0x894c as libc::Ioctl;
+    // SAFETY: the call takes no argument and returns a descriptor that nobody else owns.
+    let fd = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSKNS) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as above.
+    Ok(NetNs { name: name.to_string(), fd: Arc::new(unsafe { OwnedFd::from_raw_fd(fd) }) })
 }
 
 impl AsFd for NetNs {

@@ -148,6 +148,45 @@ pub fn command_line(pid: u32) -> Vec<String> {
     bytes.split(|b| *b == 0).filter(|a| !a.is_empty()).map(|a| String::from_utf8_lossy(a).into_owned()).collect()
 }
 
+/// The short name of a process (`/proc/PID/comm`); empty when it is gone.
+#[must_use]
+pub fn name(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_string()
+}
+
+/// The number of a process's network namespace, as `stat` tells it. Needs no more than the right to read the link.
+///
+/// # Errors
+/// When the process is gone, or is somebody else's and may not be looked at.
+pub fn network_namespace(pid: u32) -> std::io::Result<u64> {
+    let link = fs::read_link(format!("/proc/{pid}/ns/net"))?;
+    let text = link.to_string_lossy();
+    let number = text.strip_prefix("net:[").and_then(|t| t.strip_suffix(']')).and_then(|t| t.parse().ok());
+    number.ok_or_else(|| std::io::Error::other(format!("`{text}` names no network namespace")))
+}
+
+/// The sockets that a process has open: descriptor and inode.
+///
+/// # Errors
+/// When the process is gone, or is somebody else's and may not be looked at.
+pub fn sockets(pid: u32) -> std::io::Result<Vec<(i32, u64)>> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd"))?;
+    let socket = |entry: fs::DirEntry| {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        let link = fs::read_link(entry.path()).ok()?;
+        let inode = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
+        Some((number, inode))
+    };
+    Ok(entries.flatten().filter_map(socket).collect())
+}
+
+/// The threads of a process; empty when it is gone.
+#[must_use]
+pub fn threads(pid: u32) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
+}
+
 /// All process ids that this `/proc` shows.
 #[must_use]
 pub fn pids() -> Vec<u32> {

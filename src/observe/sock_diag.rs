@@ -1,7 +1,7 @@
 //! A namespace's TCP sockets through `sock_diag`: state, running timer, queues and `tcp_info`.
 //!
 //! Answers are parsed from the bytes: the typed packets have no place for the probe count of a keepalive timer. What
-//! is left out: IPv6, and keepalive settings, which the kernel doesn't tell here.
+//! is left out: IPv6, which [`super::socket_table`] reads too, and keepalive settings, which the kernel doesn't tell here.
 
 use crate::events::{SocketSnapshot, Tuple};
 use crate::host::netns::NetNs;
@@ -17,9 +17,9 @@ use thiserror::Error;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const SOCK_DESTROY: u16 = 21;
-const ATTRIBUTE_INFO: u16 = 2;
+pub(super) const ATTRIBUTE_INFO: u16 = 2;
 /// Length of `struct inet_diag_msg`, before the attributes.
-const DIAG_HEADER_LEN: usize = 72;
+pub(super) const DIAG_HEADER_LEN: usize = 72;
 const REQUEST_LEN: usize = 56;
 const RECEIVE_BYTES: usize = 64 * 1024;
 const NO_ANSWER: Duration = Duration::from_secs(5);
@@ -88,16 +88,27 @@ impl SockDiag {
     /// When the socket fails.
     pub fn dump(&mut self, states: States) -> Result<Vec<(Tuple, SocketSnapshot)>, SockDiagError> {
         let mut found = Vec::new();
-        self.encode(states, SocketId::new_v4(), NLM_F_DUMP);
+        self.dump_each(libc::AF_INET, states, |payload| found.extend(parse(payload)))?;
+        Ok(found)
+    }
+
+    /// Hands over each answer of a dump, as its bytes.
+    pub(super) fn dump_each(
+        &mut self,
+        family: i32,
+        states: States,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(), SockDiagError> {
+        let any = if family == libc::AF_INET6 { SocketId::new_v6() } else { SocketId::new_v4() };
+        self.encode_as(SOCK_DIAG_BY_FAMILY, family, states, any, NLM_F_DUMP);
         self.exchange("list the sockets", |message| match message.kind {
             nlmsg::DONE => ControlFlow::Break(Ok(())),
             nlmsg::ERROR => ControlFlow::Break(Err(refusal(message))),
             _ => {
-                found.extend(parse(message.payload));
+                each(message.payload);
                 ControlFlow::Continue(())
             }
-        })?;
-        Ok(found)
+        })
     }
 
     /// One connection as its owner sees it; `None` where the kernel has no such socket any more.
@@ -140,7 +151,7 @@ impl SockDiag {
     }
 
     fn destroy_exactly(&mut self, tuple: Tuple, cookie: [u8; 8]) -> Result<bool, SockDiagError> {
-        self.encode_as(SOCK_DESTROY, States(u32::MAX), identity(tuple, cookie), NLM_F_ACK);
+        self.encode_as(SOCK_DESTROY, libc::AF_INET, States(u32::MAX), identity(tuple, cookie), NLM_F_ACK);
         let mut there = true;
         self.exchange("end a connection (needs a kernel with CONFIG_INET_DIAG_DESTROY)", |message| {
             match nlmsg::acknowledgement(message) {
@@ -165,13 +176,13 @@ impl SockDiag {
     }
 
     fn encode(&mut self, states: States, socket_id: SocketId, flags: u16) {
-        self.encode_as(SOCK_DIAG_BY_FAMILY, states, socket_id, flags);
+        self.encode_as(SOCK_DIAG_BY_FAMILY, libc::AF_INET, states, socket_id, flags);
     }
 
-    fn encode_as(&mut self, kind: u16, states: States, socket_id: SocketId, flags: u16) {
-        // AF_INET and IPPROTO_TCP fit into a byte.
+    fn encode_as(&mut self, kind: u16, family: i32, states: States, socket_id: SocketId, flags: u16) {
+        // The families and IPPROTO_TCP fit into a byte.
         let request = InetRequest {
-            family: libc::AF_INET as u8,
+            family: family as u8,
             protocol: libc::IPPROTO_TCP as u8,
             extensions: ExtensionFlags::INFO,
             states: StateFlags::from_bits_retain(states.0),
@@ -247,6 +258,12 @@ fn parse(payload: &[u8]) -> Option<(Tuple, SocketSnapshot)> {
     let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
     let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     let tuple = Tuple { local: SocketAddrV4::new(address(8), port(4)), peer: SocketAddrV4::new(address(24), port(6)) };
+    Some((tuple, snapshot(payload)?))
+}
+
+/// What the answer says of the socket, whatever its family.
+pub(super) fn snapshot(payload: &[u8]) -> Option<SocketSnapshot> {
+    let header = payload.get(..DIAG_HEADER_LEN)?;
     let mut snapshot = SocketSnapshot {
         state: header[1],
         timer: header[2],
@@ -266,7 +283,7 @@ fn parse(payload: &[u8]) -> Option<(Tuple, SocketSnapshot)> {
         snapshot.last_ack_recv_ms = u32_ne(info, 56)?;
         snapshot.rtt_us = u32_ne(info, 68)?;
     }
-    Some((tuple, snapshot))
+    Some(snapshot)
 }
 
 #[cfg(test)]

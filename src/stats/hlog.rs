@@ -52,6 +52,12 @@ fn histogram(seconds: &[f64]) -> Result<Histogram<u64>, HlogError> {
 /// # Errors
 /// [`HlogError::Value`] for a value that is not a time.
 pub fn write_hlog(comment: &str, samples: &[(String, Vec<f64>)], interval_s: f64) -> Result<Vec<u8>, HlogError> {
+    let entry =
+        |(name, seconds): &(String, Vec<f64>)| Ok(HlogEntry { tag: tag_of(name), histogram: histogram(seconds)? });
+    write_histograms(comment, &samples.iter().map(entry).collect::<Result<Vec<_>, _>>()?, interval_s)
+}
+
+fn write_histograms(comment: &str, entries: &[HlogEntry], interval_s: f64) -> Result<Vec<u8>, HlogError> {
     let format = |e: &dyn std::fmt::Display| HlogError::Format(e.to_string());
     let mut bytes = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
@@ -59,12 +65,27 @@ pub fn write_hlog(comment: &str, samples: &[(String, Vec<f64>)], interval_s: f64
     builder.add_comment(comment);
     let mut writer = builder.begin_log_with(&mut bytes, &mut serializer).map_err(|e| format(&e))?;
     let length = Duration::try_from_secs_f64(interval_s).unwrap_or_default();
-    for (name, seconds) in samples {
-        let tag = tag_of(name);
-        let tag = if tag.is_empty() { None } else { Tag::new(&tag) };
-        writer.write_histogram(&histogram(seconds)?, Duration::ZERO, length, tag).map_err(|e| format(&e))?;
+    for HlogEntry { tag, histogram } in entries {
+        let tag = if tag.is_empty() { None } else { Tag::new(tag) };
+        writer.write_histogram(histogram, Duration::ZERO, length, tag).map_err(|e| format(&e))?;
     }
     Ok(bytes)
+}
+
+/// Logs of several runs or shards as one: the histograms of one tag are added up, value by value, so that a quantile of
+/// the sum is the quantile of all trials together (which a mean of quantiles is not). Tags in order of their first line.
+///
+/// # Errors
+/// [`HlogError::Format`] when a line is not one of the format.
+pub fn merge_hlogs(comment: &str, logs: &[&[u8]], interval_s: f64) -> Result<Vec<u8>, HlogError> {
+    let mut merged: Vec<HlogEntry> = Vec::new();
+    for entry in logs.iter().map(|log| read_hlog(log)).collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
+        match merged.iter_mut().find(|known| known.tag == entry.tag) {
+            Some(known) => known.histogram.add(&entry.histogram).map_err(|e| HlogError::Format(e.to_string()))?,
+            None => merged.push(entry),
+        }
+    }
+    write_histograms(comment, &merged, interval_s)
 }
 
 /// Reads a log back.
@@ -128,6 +149,16 @@ mod tests {
         assert_eq!((first.len(), entries[1].histogram.len()), (3, 0));
         let median = first.value_at_quantile(0.5) as f64 / 1e6;
         assert!((median - 18.1).abs() < 18.1 * 1e-3, "{median}");
+    }
+
+    #[test]
+    fn logs_of_shards_add_up_to_the_log_of_the_whole() {
+        let all: Vec<f64> = (0..400).map(|i| 8.0 + f64::from(i * i % 397) / 100.0).collect();
+        let part = |i: usize| vec![("a".to_string(), all.iter().copied().skip(i).step_by(3).collect::<Vec<_>>())];
+        let logs: Vec<Vec<u8>> = (0..3).map(|i| write_hlog("c", &part(i), 60.0).unwrap()).collect();
+        let logs: Vec<&[u8]> = logs.iter().map(Vec::as_slice).collect();
+        let whole = write_hlog("c", &[("a".to_string(), all.clone())], 60.0).unwrap();
+        assert_eq!(merge_hlogs("c", &logs, 60.0).unwrap(), whole);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Shares with their uncertainty.
 
+use super::special::beta_quantile;
 use serde::Serialize;
 
 /// k of n, with a two-sided 95 % interval.
@@ -40,45 +41,17 @@ pub fn wilson(k: usize, n: usize, z: f64) -> (f64, f64) {
 }
 
 /// The exact interval (Clopper and Pearson 1934) at level 1 − `alpha`: the shares p for which neither "k or more" nor "k
-/// or fewer" of n has a probability below `alpha`/2. Found by bisection on the binomial tail, to 1e-12.
+/// or fewer" of n has a probability below `alpha`/2, as quantiles of beta laws.
 #[must_use]
 pub fn clopper_pearson(k: usize, n: usize, alpha: f64) -> (f64, f64) {
     if n == 0 {
         return (0.0, 1.0);
     }
     let k = k.min(n);
-    let at_most = |k: usize, p: f64| tail_at_most(k, n, p);
-    let lo = if k == 0 { 0.0 } else { bisect(|p| 1.0 - at_most(k - 1, p) < alpha / 2.0) };
-    let hi = if k == n { 1.0 } else { bisect(|p| at_most(k, p) > alpha / 2.0) };
+    let (hits, misses) = (k as f64, (n - k) as f64);
+    let lo = if k == 0 { 0.0 } else { beta_quantile(hits, misses + 1.0, alpha / 2.0) };
+    let hi = if k == n { 1.0 } else { beta_quantile(hits + 1.0, misses, 1.0 - alpha / 2.0) };
     (lo, hi)
-}
-
-/// The p at which `below` turns from true to false.
-fn bisect(below: impl Fn(f64) -> bool) -> f64 {
-    let (mut lo, mut hi) = (0.0_f64, 1.0_f64);
-    for _ in 0..50 {
-        let middle = f64::midpoint(lo, hi);
-        if below(middle) { lo = middle } else { hi = middle }
-    }
-    f64::midpoint(lo, hi)
-}
-
-/// P(X ≤ k) for X binomial(n, p), summed in logarithms.
-fn tail_at_most(k: usize, n: usize, p: f64) -> f64 {
-    if p <= 0.0 {
-        return 1.0;
-    }
-    if p >= 1.0 {
-        return if k >= n { 1.0 } else { 0.0 };
-    }
-    let odds = p.ln() - (-p).ln_1p();
-    let mut term = n as f64 * (-p).ln_1p();
-    let mut sum = term.exp();
-    for i in 1..=k {
-        term += ((n - i + 1) as f64 / i as f64).ln() + odds;
-        sum += term.exp();
-    }
-    sum.min(1.0)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod blocking;
 mod certificate;
 mod common;
 mod fault;
+mod inspect;
 mod jobs;
 mod kill;
 mod lab;

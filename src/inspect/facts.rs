@@ -1,0 +1,147 @@
+//! What a prediction depends on, drawn from a look: one small value, equal for connections that fare equally. Pure.
+
+use super::client::Protocol;
+use super::look::{Connection, Wait};
+use super::options::Options;
+use crate::timers::Subject;
+
+/// The AMQP heartbeat that is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Heartbeat {
+    /// Not AMQP.
+    NotSpoken,
+    /// AMQP, and nobody said what was negotiated.
+    Unknown,
+    /// Seconds, by RabbitMQ's own table; 0 is off.
+    Known(u32),
+}
+
+/// What bounds a wait for the peer's next byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ReadDeadline {
+    /// Nothing does: the thread that waits has no deadline.
+    None,
+    /// `SO_RCVTIMEO`, and a thread waits in a read.
+    Blocking(u64),
+    /// A `poll` on this socket alone, in milliseconds.
+    Poll(u64),
+    /// It can't be seen: an event loop, or nobody waits at the moment.
+    Unseen,
+}
+
+/// What RabbitMQ says of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct BrokerSide {
+    /// Some channel of it has deliveries that are not acknowledged.
+    pub unacked: bool,
+    /// `consumer_timeout` in milliseconds; `None`: not known, or none.
+    pub consumer_timeout_ms: Option<u64>,
+    /// The prefetch of its consumers.
+    pub prefetch: Option<u32>,
+}
+
+/// Everything that a prediction depends on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Facts {
+    /// Index into the look's namespaces, for the sysctls.
+    pub namespace: usize,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// The client, where that is certain.
+    pub client: Option<Subject>,
+    /// The heartbeat.
+    pub heartbeat: Heartbeat,
+    /// The options; `None`: they could not be read.
+    pub options: Option<Options>,
+    /// The kernel runs the keepalive timer. Seen without any right, where nothing is in flight.
+    pub keepalive_runs: Option<bool>,
+    /// What bounds a read.
+    pub read: ReadDeadline,
+    /// A thread waits in a read on it although its client has an event loop: a synchronous call.
+    pub in_call: bool,
+    /// The peer's window is closed.
+    pub window_closed: bool,
+    /// The broker's side.
+    pub broker: BrokerSide,
+    /// The smoothed round-trip time in microseconds, rounded up to a millisecond.
+    pub srtt_us: u32,
+    /// The retransmission timeout without its back-off, in microseconds; 0: not known.
+    pub rto_us: u32,
+}
+
+/// The running timer's kernel number: keepalive.
+const TIMER_KEEPALIVE: u8 = 2;
+/// Window probes.
+const TIMER_PROBE: u8 = 4;
+
+/// Draws the facts of a connection.
+#[must_use]
+pub fn facts(
+    connection: &Connection,
+    protocol: Protocol,
+    client: Option<Subject>,
+    heartbeat: Heartbeat,
+    broker: BrokerSide,
+) -> Facts {
+    let snapshot = &connection.socket.snapshot;
+    let options = connection.options.as_ref().ok().copied();
+    let in_flight = snapshot.unacked > 0 || snapshot.wqueue > 0;
+    let looped = matches!(client, Some(Subject::Celery | Subject::Pika | Subject::AioPika | Subject::Lapin));
+    Facts {
+        namespace: connection.namespace,
+        protocol,
+        client,
+        heartbeat,
+        keepalive_runs: (options.is_none() && !in_flight && snapshot.state == 1)
+            .then_some(snapshot.timer == TIMER_KEEPALIVE),
+        read: options.map_or(ReadDeadline::Unseen, |options| deadline(options, &connection.wait)),
+        options,
+        in_call: looped && connection.wait == Wait::Read,
+        window_closed: snapshot.timer == TIMER_PROBE
+            || (connection.socket.peer_window == Some(0) && connection.socket.not_sent > 0),
+        broker,
+        srtt_us: snapshot.rtt_us.div_ceil(1000) * 1000,
+        // Each expiry doubles it; what is wanted is the one that the next loss starts from.
+        rto_us: snapshot.rto_us >> u32::from(snapshot.backoff).min(31),
+    }
+}
+
+fn deadline(options: Options, wait: &Wait) -> ReadDeadline {
+    match wait {
+        // A non-blocking socket never lets a thread wait in a read.
+        Wait::Read if options.rcvtimeo_ms > 0 => ReadDeadline::Blocking(options.rcvtimeo_ms),
+        Wait::Read => ReadDeadline::None,
+        Wait::Poll { alone: true, deadline_ms } => deadline_ms.map_or(ReadDeadline::None, ReadDeadline::Poll),
+        _ => ReadDeadline::Unseen,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPTIONS: Options = Options {
+        nonblocking: false,
+        rcvtimeo_ms: 60_000,
+        sndtimeo_ms: 0,
+        keepalive: false,
+        keepalive_idle_s: 7200,
+        keepalive_interval_s: 75,
+        keepalive_probes: 9,
+        user_timeout_ms: 0,
+        syn_count: 6,
+        rto_max_ms: None,
+    };
+
+    #[test]
+    fn a_deadline_counts_only_where_a_thread_waits_in_it() {
+        assert_eq!(deadline(OPTIONS, &Wait::Read), ReadDeadline::Blocking(60_000));
+        assert_eq!(deadline(Options { rcvtimeo_ms: 0, ..OPTIONS }, &Wait::Read), ReadDeadline::None);
+        assert_eq!(deadline(OPTIONS, &Wait::Epoll { deadline_ms: Some(1) }), ReadDeadline::Unseen);
+        assert_eq!(deadline(OPTIONS, &Wait::Nobody), ReadDeadline::Unseen);
+        let poll = |deadline_ms, alone| deadline(OPTIONS, &Wait::Poll { deadline_ms, alone });
+        assert_eq!(poll(Some(5000), true), ReadDeadline::Poll(5000));
+        assert_eq!(poll(None, true), ReadDeadline::None);
+        assert_eq!(poll(Some(5000), false), ReadDeadline::Unseen);
+    }
+}

@@ -1,0 +1,272 @@
+//! One row a connection: what was found, what it means, and how bad that is. Pure.
+
+use super::client::{Protocol, Protocols, by_command};
+use super::facts::{BrokerSide, Facts, Heartbeat, facts};
+use super::judge::{Answer, Class, Judge, Knowledge};
+use super::look::{Connection, Ended, Look, Owner, Wait, state_name};
+use super::options::Options;
+use crate::timers::Subject;
+use serde::Serialize;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How bad a silent cut would be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Risk {
+    /// Noticed within a minute, whatever is cut.
+    Covered,
+    /// Noticed, and later.
+    Slow,
+    /// What decides it could not be read.
+    Unknown,
+    /// Some cut is never noticed, as far as can be seen.
+    Open,
+}
+
+impl Risk {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Covered => "covered",
+            Self::Slow => "slow",
+            Self::Unknown => "unknown",
+            Self::Open => "open",
+        }
+    }
+}
+
+/// Noticed within this is covered.
+const COVERED_S: f64 = 60.0;
+
+/// One connection.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// Who has it open.
+    pub owner: Option<Owner>,
+    /// The namespace's number.
+    pub namespace: u64,
+    /// Its own end.
+    pub local: String,
+    /// The other end.
+    pub peer: String,
+    /// TCP state.
+    pub state: &'static str,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// Its owner is the server.
+    pub server_side: bool,
+    /// The client by the model's name, where that is certain.
+    pub client: Option<&'static str>,
+    /// The negotiated AMQP heartbeat, where it is known; 0 is off.
+    pub heartbeat_s: Option<u32>,
+    /// Effective options.
+    pub options: Option<Options>,
+    /// Why they are missing.
+    pub options_missing: Option<String>,
+    /// What its owner's threads do with it.
+    pub wait: Wait,
+    /// The kernel function in which they sleep.
+    pub wait_channel: Option<String>,
+    /// The kernel's running timer, and when it expires.
+    pub timer: &'static str,
+    /// Seconds until then.
+    pub timer_expires_s: Option<f64>,
+    /// Bytes that nobody has read.
+    pub unread: u32,
+    /// Bytes that are not acknowledged.
+    pub unacknowledged: u32,
+    /// Seconds since data arrived; what never did counts from the start of the connection.
+    pub last_data_received_s: f64,
+    /// Seconds since data was sent.
+    pub last_data_sent_s: f64,
+    /// Who would notice, by class.
+    pub answers: Vec<Answer>,
+    /// How bad a silent cut would be.
+    pub risk: Risk,
+    /// Evidence that is missing, and what would give it.
+    pub missing: Vec<String>,
+}
+
+/// Everything that one look says.
+#[derive(Debug, Clone, Serialize)]
+pub struct Inspection {
+    /// The shape of this JSON; grows when something is renamed or removed.
+    pub format: u32,
+    /// What was looked at.
+    pub target: String,
+    /// The kernel, by its own word.
+    pub kernel: String,
+    /// `CONFIG_HZ`; none: not known, and 250 is assumed.
+    pub hz: Option<u32>,
+    /// The rows, the worst first.
+    pub rows: Vec<Row>,
+    /// Processes that ended while they were looked at.
+    pub ended: Vec<Ended>,
+    /// What could not be seen.
+    pub notes: Vec<String>,
+}
+
+/// Of `--fail-over`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Verdict {
+    /// Rows that would stay undetected for longer, certainly.
+    pub over: Vec<usize>,
+    /// Rows of which that can't be told.
+    pub unsure: Vec<usize>,
+}
+
+impl Inspection {
+    /// Which connections would stay undetected for longer than `limit` under one of these classes.
+    #[must_use]
+    pub fn judge(&self, limit: Duration, classes: &[Class]) -> Verdict {
+        let mut verdict = Verdict::default();
+        for (index, row) in self.rows.iter().enumerate() {
+            let asked = || row.answers.iter().filter(|a| classes.contains(&a.class));
+            let over = |a: &&Answer| a.hi_s.is_none_or(|hi| hi > limit.as_secs_f64());
+            if asked().any(|a| a.knowledge == Knowledge::Exact && over(&a)) {
+                verdict.over.push(index);
+            } else if asked().any(|a| over(&a)) {
+                verdict.unsure.push(index);
+            }
+        }
+        verdict
+    }
+}
+
+/// What is known of a connection beside the look: who says what.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Told {
+    /// The client, by the user or by the broker's table.
+    pub client: Option<Subject>,
+    /// The heartbeat in seconds, by the broker's table.
+    pub heartbeat_s: Option<u32>,
+    /// The broker's side.
+    pub broker: BrokerSide,
+}
+
+/// Makes the rows of a look. `told`: what the broker's own table says of a connection.
+pub fn inspection(
+    target: String,
+    kernel: (String, Option<u32>),
+    look: &Look,
+    judge: &mut Judge,
+    protocols: &Protocols,
+    told: impl Fn(&Connection) -> Told,
+) -> Inspection {
+    let mut rows: Vec<Row> =
+        look.connections.iter().map(|connection| row(look, connection, judge, protocols, told(connection))).collect();
+    rows.sort_by(|a, b| b.risk.cmp(&a.risk).then_with(|| pid(a).cmp(&pid(b))).then_with(|| a.local.cmp(&b.local)));
+    Inspection {
+        format: 1,
+        target,
+        kernel: kernel.0,
+        hz: kernel.1,
+        rows,
+        ended: look.ended.clone(),
+        notes: look.notes.clone(),
+    }
+}
+
+fn pid(row: &Row) -> u32 {
+    row.owner.as_ref().map_or(u32::MAX, |owner| owner.pid)
+}
+
+fn row(look: &Look, connection: &Connection, judge: &mut Judge, protocols: &Protocols, told: Told) -> Row {
+    let (protocol, server_side) = protocols.of(connection);
+    let by_command = connection.owner.as_ref().and_then(|owner| by_command(&owner.command));
+    // A library's rules are those of clients: a server's own end has none of them.
+    let client = told.client.or(by_command).filter(|_| !server_side && protocol != Protocol::Postgres);
+    let heartbeat = match (protocol, told.heartbeat_s) {
+        (Protocol::Amqp, Some(seconds)) => Heartbeat::Known(seconds),
+        (Protocol::Amqp, None) => Heartbeat::Unknown,
+        _ => Heartbeat::NotSpoken,
+    };
+    let client = client.filter(|_| matches!(protocol, Protocol::Amqp | Protocol::Redis));
+    let facts = facts(connection, protocol, client, heartbeat, told.broker);
+    let snapshot = &connection.socket.snapshot;
+    // Before and after its life as a connection other timers run, and nothing of it is at stake.
+    let judged = matches!(snapshot.state, 1 | 8);
+    let answers = if judged { judge.answers(&facts) } else { Rc::default() };
+    let seconds = |ms: u32| f64::from(ms) / 1000.0;
+    Row {
+        owner: connection.owner.clone(),
+        namespace: look.namespaces.get(connection.namespace).map_or(0, |ns| ns.id),
+        local: connection.socket.local.to_string(),
+        peer: connection.socket.peer.to_string(),
+        state: state_name(snapshot.state),
+        protocol,
+        server_side,
+        client: client.map(Subject::name),
+        heartbeat_s: told.heartbeat_s,
+        options: connection.options.as_ref().ok().copied(),
+        options_missing: connection.options.as_ref().err().cloned(),
+        wait: connection.wait.clone(),
+        wait_channel: connection.wait_channel.clone(),
+        timer: timer_name(snapshot.timer),
+        timer_expires_s: (snapshot.timer != 0).then(|| seconds(snapshot.expires_ms)),
+        unread: snapshot.rqueue,
+        unacknowledged: snapshot.wqueue,
+        last_data_received_s: seconds(snapshot.last_data_recv_ms),
+        last_data_sent_s: seconds(connection.socket.last_data_sent_ms),
+        risk: risk(&answers, judged),
+        missing: missing(connection, &facts),
+        answers: answers.to_vec(),
+    }
+}
+
+fn timer_name(timer: u8) -> &'static str {
+    match timer {
+        0 => "none",
+        1 => "retransmission",
+        2 => "keepalive",
+        3 => "time-wait",
+        4 => "window probe",
+        _ => "unknown",
+    }
+}
+
+/// By the silent cuts alone: a peer that stands still is hardly ever noticed.
+fn risk(answers: &[Answer], judged: bool) -> Risk {
+    let of = |a: &Answer| match (a.knowledge, a.hi_s) {
+        (Knowledge::Unknown, _) => Risk::Unknown,
+        (_, None) => Risk::Open,
+        (_, Some(hi)) if hi > COVERED_S => Risk::Slow,
+        _ => Risk::Covered,
+    };
+    let worst = answers.iter().filter(|a| Class::CUTS.contains(&a.class)).map(of).max();
+    worst.unwrap_or(if judged { Risk::Unknown } else { Risk::Covered })
+}
+
+fn missing(connection: &Connection, facts: &Facts) -> Vec<String> {
+    let mut missing = Vec::new();
+    if let Err(why) = &connection.options {
+        missing.push(format!("options: {why}"));
+    }
+    if let Wait::Unknown { why } = &connection.wait {
+        missing.push(format!("what its threads wait for: {why}"));
+    }
+    if facts.heartbeat == Heartbeat::Unknown {
+        missing.push(
+            "the negotiated heartbeat: only the broker knows it; give --rabbitmq or --rabbitmq-tables".to_string(),
+        );
+    }
+    if matches!(facts.heartbeat, Heartbeat::Known(1..)) && facts.client.is_none() {
+        missing.push("which client library checks the heartbeat: give --client".to_string());
+    }
+    match (facts.client, facts.protocol) {
+        (Some(Subject::Celery), Protocol::Redis) => {
+            missing.push(
+                "kombu's own ping (health_check_interval, from kombu 5.7): a timer inside of the worker".to_string(),
+            );
+        }
+        (None, _) if facts.options.is_some() && facts.read == super::facts::ReadDeadline::Unseen => {
+            missing.push(
+                "deadlines inside of the application: no thread waits in a read or a poll of its own".to_string(),
+            );
+        }
+        _ => {}
+    }
+    missing
+}
