@@ -127,12 +127,6 @@ pub fn signal(process: Identity, signal: nix::sys::signal::Signal) -> std::io::R
     super::process::pidfd_signal(std::os::fd::AsFd::as_fd(&pidfd), signal)
 }
 
-/// The name that a process goes by (`/proc/PID/comm`): its program's, or one that it gave itself.
-#[must_use]
-pub fn name(pid: u32) -> Option<String> {
-    Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())
-}
-
 /// Gives this process another name, cut off after 15 characters: for those who look from outside.
 ///
 /// # Errors

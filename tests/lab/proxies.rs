@@ -37,7 +37,7 @@ fn who_is_acknowledged_and_not_heard_is_told_apart_from_a_black_hole() {
         let (Some(set), Some(over)) = (row.fault_applied_s, row.healed_s) else { panic!("{row:?}") };
         let of_trial = alarmed.messages.iter().filter(|m| m.trial == row.trial);
         let meanwhile: Vec<_> = of_trial.filter(|m| m.published_s.is_some_and(|at| at > set && at < over)).collect();
-        let stuck = meanwhile.iter().filter(|m| m.first_delivered_s.is_none_or(|at| at > over)).count();
+        let stuck = meanwhile.iter().filter(|m| m.resolved_s.is_none_or(|at| at > over)).count();
         assert!(meanwhile.len() >= 4 && stuck + 2 >= meanwhile.len(), "{stuck} of {} in {row:?}", meanwhile.len());
     }
 }

@@ -56,7 +56,7 @@ impl Look {
         match self {
             Self::State(state) => procfs::run_state(process) == state,
             Self::Named(name) => {
-                procfs::run_state(process) == RunState::Running && procfs::name(process.pid).as_deref() == Some(name)
+                procfs::run_state(process) == RunState::Running && procfs::name(process.pid) == name
             }
         }
     }
