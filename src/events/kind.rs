@@ -120,6 +120,14 @@ pub struct Counters {
     pub fin_to_client: u64,
     /// ICMP packets that left the router towards the client's address.
     pub icmp_to_client: u64,
+    /// RST segments that left the router towards the broker, where a middlebox is in the path; among those that passed.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub rst_to_broker: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Counters {

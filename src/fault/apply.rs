@@ -1,7 +1,8 @@
 //! Putting faults in force in a namespace, and reading what they did.
 
+use super::layout::Layout;
 use super::render::{Counted, Cut, Placed, again_ops, cut_ops, heal_ops, placed};
-use super::rules::{DROPPED_FLOW, DROPPED_HOST, SETS, TABLE, install_ops};
+use super::rules::{DROPPED_FLOW, DROPPED_HOST, REFUSED_FLOW, TABLE};
 use super::{FaultError, error};
 use crate::events::{Counters, TrialId};
 use crate::host::clock::Clock;
@@ -70,6 +71,7 @@ impl Installed {
 #[must_use = "the kernel heals every fault when the table is dropped"]
 pub struct FaultTable {
     client: NftClient,
+    layout: Layout,
     clock: Clock,
     trials: BTreeMap<TrialId, Installed>,
     /// The rules as installed, and the generation at which they were last seen so.
@@ -84,11 +86,19 @@ impl FaultTable {
     /// # Errors
     /// Without `CAP_NET_ADMIN` over the namespace, without nftables in the kernel, or where the table exists already.
     pub fn install(namespace: &NetNs, clock: Clock) -> Result<Self, FaultError> {
+        Self::install_as(Layout::default(), namespace, clock)
+    }
+
+    /// The same with what a middlebox in the path needs.
+    ///
+    /// # Errors
+    /// As [`Self::install`]; also where the kernel lacks connection tracking or what translates addresses.
+    pub fn install_as(layout: Layout, namespace: &NetNs, clock: Clock) -> Result<Self, FaultError> {
         let mut client = NftClient::open(namespace, TABLE).map_err(FaultError::Install)?;
-        client.commit(clock, &install_ops()).map_err(FaultError::Install)?;
+        client.commit(clock, &layout.install_ops()).map_err(FaultError::Install)?;
         let generation = client.generation().map_err(FaultError::Install)?;
         let rules = client.rules().map_err(FaultError::Install)?;
-        Ok(Self { client, clock, trials: BTreeMap::new(), rules, generation, rules_intact: true })
+        Ok(Self { client, layout, clock, trials: BTreeMap::new(), rules, generation, rules_intact: true })
     }
 
     /// Puts a cut in force, atomically in all its directions, and starts its counts at zero.
@@ -99,8 +109,11 @@ impl FaultTable {
         if self.trials.contains_key(&cut.trial) {
             return Err(FaultError::AlreadyCut(cut.trial));
         }
-        let (applied, _) = self.commit("cut", cut.trial, &cut_ops(&cut))?;
-        self.trials.insert(cut.trial, Installed { cut, placed: placed(&cut), in_force: true, earlier: Vec::new() });
+        let (applied, _) = self.commit("cut", cut.trial, &cut_ops(self.layout, &cut))?;
+        self.trials.insert(
+            cut.trial,
+            Installed { cut, placed: placed(self.layout, &cut), in_force: true, earlier: Vec::new() },
+        );
         Ok(applied)
     }
 
@@ -113,7 +126,7 @@ impl FaultTable {
         if !installed.in_force {
             return Err(FaultError::AlreadyHealed(trial));
         }
-        let ops = heal_ops(&installed.cut);
+        let ops = heal_ops(self.layout, &installed.cut);
         let (applied, last) = if ops.is_empty() {
             (Applied { before: self.clock.now(), after: self.clock.now() }, Vec::new())
         } else {
@@ -138,7 +151,7 @@ impl FaultTable {
         if installed.in_force {
             return Err(FaultError::AlreadyCut(trial));
         }
-        let (applied, _) = self.commit("cut again", trial, &again_ops(&installed.cut))?;
+        let (applied, _) = self.commit("cut again", trial, &again_ops(self.layout, &installed.cut))?;
         if let Some(installed) = self.trials.get_mut(&trial) {
             installed.in_force = true;
         }
@@ -154,7 +167,7 @@ impl FaultTable {
         if self.trials.is_empty() {
             return Ok(HashMap::new());
         }
-        for set in SETS {
+        for set in self.layout.sets() {
             let read = self.client.elements(set, |reading| {
                 counts.insert(Element { set, key: reading.key }, reading.packets);
             });
@@ -172,7 +185,7 @@ impl FaultTable {
     /// When the sets can't be read.
     pub fn dropping(&mut self) -> Result<HashSet<TrialId>, FaultError> {
         let mut hit = HashSet::new();
-        for set in [&DROPPED_FLOW, &DROPPED_HOST] {
+        for set in [&DROPPED_FLOW, &DROPPED_HOST, &REFUSED_FLOW] {
             let used = self.trials.values().any(|t| t.present().any(|p| p.element.set == set));
             if used {
                 let read = self.client.elements(set, |reading| {
@@ -183,7 +196,7 @@ impl FaultTable {
                 read.map_err(FaultError::Counters)?;
             }
         }
-        let dropped = |t: &Installed| t.present().any(|p| p.counts.drops() && hit.contains(&p.element));
+        let dropped = |t: &Installed| t.present().any(|p| hit.contains(&p.element));
         Ok(self.trials.iter().filter(|(_, t)| dropped(t)).map(|(trial, _)| *trial).collect())
     }
 

@@ -7,10 +7,12 @@
 
 mod apply;
 mod error;
+mod layout;
 mod render;
 mod rules;
 
 pub use apply::{Applied, FaultTable, TrialReading};
 pub use error::FaultError;
+pub use layout::{Layout, NAT_OUTSIDE};
 pub use render::{Counted, Cut, Placed, cut_ops, heal_ops, placed, render_text};
-pub use rules::{TABLE, install_ops};
+pub use rules::TABLE;

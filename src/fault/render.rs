@@ -1,8 +1,9 @@
 //! What a cut becomes: elements, batches, and the text that `nft` prints for them. Pure.
 
+use super::layout::Layout;
 use super::rules::{
-    CHAINS, DROPPED_FLOW, DROPPED_HOST, FIN_FLOW, FIN_HOST, ICMP_CLIENT, OFFERED_FLOW, OFFERED_HOST, PASSED_FLOW,
-    PASSED_HOST, RST_FLOW, RST_HOST, RULES, SETS, TABLE,
+    DROPPED_FLOW, DROPPED_HOST, FIN_FLOW, FIN_HOST, ICMP_CLIENT, OFFERED_FLOW, OFFERED_HOST, PASSED_FLOW, PASSED_HOST,
+    REFUSED_FLOW, RST_BROKER, RST_FLOW, RST_HOST, TABLE,
 };
 use crate::events::{Counters, TrialId, Tuple};
 use crate::host::nft::{Element, Key, Op, Set, print_table};
@@ -46,6 +47,12 @@ pub enum Counted {
     FinToClient,
     /// ICMP passed to the client.
     IcmpToClient,
+    /// Refused by a middlebox, client to broker.
+    RefusedToBroker,
+    /// Refused by a middlebox, broker to client.
+    RefusedToClient,
+    /// RST that a middlebox itself sent to the broker, or let pass.
+    RstToBroker,
 }
 
 impl Counted {
@@ -55,20 +62,21 @@ impl Counted {
         matches!(self, Self::DroppedToBroker | Self::DroppedToClient)
     }
 
-    /// Writes a count to its place.
+    /// Adds a count at its place: a fault's own drops and a middlebox's are one number.
     pub fn write(self, counters: &mut Counters, packets: u64) {
         let place = match self {
             Self::OfferedToBroker => &mut counters.offered_to_broker,
             Self::OfferedToClient => &mut counters.offered_to_client,
-            Self::DroppedToBroker => &mut counters.dropped_to_broker,
-            Self::DroppedToClient => &mut counters.dropped_to_client,
+            Self::DroppedToBroker | Self::RefusedToBroker => &mut counters.dropped_to_broker,
+            Self::DroppedToClient | Self::RefusedToClient => &mut counters.dropped_to_client,
             Self::PassedToBroker => &mut counters.passed_to_broker,
             Self::PassedToClient => &mut counters.passed_to_client,
             Self::RstToClient => &mut counters.rst_to_client,
             Self::FinToClient => &mut counters.fin_to_client,
             Self::IcmpToClient => &mut counters.icmp_to_client,
+            Self::RstToBroker => &mut counters.rst_to_broker,
         };
-        *place = packets;
+        *place += packets;
     }
 }
 
@@ -83,10 +91,12 @@ pub struct Placed {
 
 /// The elements of a cut: those that drop come first, so that they are the first of the batch.
 #[must_use]
-pub fn placed(cut: &Cut) -> Vec<Placed> {
+pub fn placed(layout: Layout, cut: &Cut) -> Vec<Placed> {
     let flow = cut.scope == Scope::Flow;
     let of = |for_flow: &'static Set, for_host: &'static Set| if flow { for_flow } else { for_host };
     let (client, broker) = (cut.tuple.local, cut.tuple.peer);
+    // As a packet is before it is translated back, and after it was translated.
+    let outside = layout.outside(client);
     let place = |set: &'static Set, source: SocketAddrV4, destination: SocketAddrV4, counts| Placed {
         element: Element { set, key: Key::of(set.fields, source, destination) },
         counts,
@@ -102,25 +112,32 @@ pub fn placed(cut: &Cut) -> Vec<Placed> {
         all.push(place(dropped, broker, client, Counted::DroppedToClient));
     }
     all.push(place(offered, client, broker, Counted::OfferedToBroker));
-    all.push(place(offered, broker, client, Counted::OfferedToClient));
-    all.push(place(passed, client, broker, Counted::PassedToBroker));
+    all.push(place(offered, broker, outside, Counted::OfferedToClient));
+    all.push(place(passed, outside, broker, Counted::PassedToBroker));
     all.push(place(passed, broker, client, Counted::PassedToClient));
     all.push(place(of(&RST_FLOW, &RST_HOST), broker, client, Counted::RstToClient));
     all.push(place(of(&FIN_FLOW, &FIN_HOST), broker, client, Counted::FinToClient));
     all.push(place(&ICMP_CLIENT, broker, client, Counted::IcmpToClient));
+    if layout.has(&REFUSED_FLOW) {
+        all.push(place(&REFUSED_FLOW, client, broker, Counted::RefusedToBroker));
+        all.push(place(&REFUSED_FLOW, broker, client, Counted::RefusedToClient));
+    }
+    if layout.has(&RST_BROKER) {
+        all.push(place(&RST_BROKER, outside, broker, Counted::RstToBroker));
+    }
     all
 }
 
 /// The batch that puts a cut in force.
 #[must_use]
-pub fn cut_ops(cut: &Cut) -> Vec<Op> {
-    placed(cut).into_iter().map(|p| add(cut, &p)).collect()
+pub fn cut_ops(layout: Layout, cut: &Cut) -> Vec<Op> {
+    placed(layout, cut).into_iter().map(|p| add(cut, &p)).collect()
 }
 
 /// The batch that puts a healed cut in force again; empty for a control.
 #[must_use]
-pub fn again_ops(cut: &Cut) -> Vec<Op> {
-    placed(cut).into_iter().filter(|p| p.counts.drops()).map(|p| add(cut, &p)).collect()
+pub fn again_ops(layout: Layout, cut: &Cut) -> Vec<Op> {
+    placed(layout, cut).into_iter().filter(|p| p.counts.drops()).map(|p| add(cut, &p)).collect()
 }
 
 fn add(cut: &Cut, placed: &Placed) -> Op {
@@ -132,18 +149,18 @@ fn add(cut: &Cut, placed: &Placed) -> Op {
 
 /// The batch that takes the dropping back and goes on counting; empty for a control.
 #[must_use]
-pub fn heal_ops(cut: &Cut) -> Vec<Op> {
-    placed(cut).into_iter().filter(|p| p.counts.drops()).map(|p| Op::DeleteElement(p.element)).collect()
+pub fn heal_ops(layout: Layout, cut: &Cut) -> Vec<Op> {
+    placed(layout, cut).into_iter().filter(|p| p.counts.drops()).map(|p| Op::DeleteElement(p.element)).collect()
 }
 
 /// The whole table with this one cut, as `nft list ruleset` prints it.
 #[must_use]
-pub fn render_text(cut: &Cut) -> String {
-    let placed = placed(cut);
+pub fn render_text(layout: Layout, cut: &Cut) -> String {
+    let placed = placed(layout, cut);
     let keys =
         |set: &'static Set| placed.iter().filter(|p| p.element.set == set).map(|p| p.element.key).collect::<Vec<_>>();
-    let sets: Vec<_> = SETS.iter().map(|set| (*set, keys(set))).collect();
-    print_table(TABLE, &sets, CHAINS, RULES)
+    let sets: Vec<_> = layout.sets().into_iter().map(|set| (set, keys(set))).collect();
+    print_table(TABLE, &sets, &layout.chains(), &layout.rules())
 }
 
 #[cfg(test)]
@@ -151,6 +168,8 @@ mod tests {
     use super::*;
     use crate::scenario::profile;
     use std::net::Ipv4Addr;
+
+    const PLAIN: Layout = Layout { middlebox: None };
 
     fn example(drop: Directions, scope: Scope) -> Cut {
         let local = SocketAddrV4::new(Ipv4Addr::new(10, 64, 128, 1), 40000);
@@ -164,10 +183,14 @@ mod tests {
     fn every_profile_renders_to_its_golden_text() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("netem/golden");
         for name in profile::names() {
-            let drop = profile::builtin(name).expect("a built-in profile").drop;
-            let flow = render_text(&example(drop, Scope::Flow));
-            let host = render_text(&example(drop, Scope::Host));
-            let both = format!("# scope = \"flow\"\n{flow}\n# scope = \"host\"\n{host}");
+            let profile = profile::builtin(name).expect("a built-in profile");
+            let (drop, layout) = (profile.drop, Layout { middlebox: profile.middlebox });
+            let flow = render_text(layout, &example(drop, Scope::Flow));
+            let host = render_text(layout, &example(drop, Scope::Host));
+            let both = match profile.middlebox {
+                Some(_) => flow,
+                None => format!("# scope = \"flow\"\n{flow}\n# scope = \"host\"\n{host}"),
+            };
             let file = folder.join(format!("{name}.nft"));
             if std::env::var_os("HALFOPEN_WRITE_GOLDEN").is_some() {
                 std::fs::write(&file, &both).expect("the golden text");
@@ -180,26 +203,26 @@ mod tests {
     #[test]
     fn a_control_counts_everything_and_drops_nothing() {
         let control = example(Directions { to_broker: false, to_client: false }, Scope::Flow);
-        assert_eq!(placed(&control).len(), 7);
-        assert!(placed(&control).iter().all(|p| !p.counts.drops()));
-        assert!(heal_ops(&control).is_empty());
+        assert_eq!(placed(PLAIN, &control).len(), 7);
+        assert!(placed(PLAIN, &control).iter().all(|p| !p.counts.drops()));
+        assert!(heal_ops(PLAIN, &control).is_empty());
     }
 
     #[test]
     fn dropping_comes_first_and_healing_removes_only_that() {
         let cut = example(Directions { to_broker: true, to_client: true }, Scope::Host);
-        let placed = placed(&cut);
+        let placed = placed(PLAIN, &cut);
         assert_eq!(placed.len(), 9);
         assert!(placed[..2].iter().all(|p| p.counts.drops()) && placed[2..].iter().all(|p| !p.counts.drops()));
         let expected: Vec<_> = placed[..2].iter().map(|p| Op::DeleteElement(p.element)).collect();
-        assert_eq!(heal_ops(&cut), expected);
+        assert_eq!(heal_ops(PLAIN, &cut), expected);
     }
 
     #[test]
     fn each_count_has_a_place_of_its_own() {
         let cut = example(Directions { to_broker: true, to_client: true }, Scope::Flow);
         let mut counters = Counters::default();
-        for (packets, placed) in (1..).zip(placed(&cut)) {
+        for (packets, placed) in (1..).zip(placed(PLAIN, &cut)) {
             placed.counts.write(&mut counters, packets);
         }
         let expected = Counters {
@@ -212,6 +235,7 @@ mod tests {
             rst_to_client: 7,
             fin_to_client: 8,
             icmp_to_client: 9,
+            rst_to_broker: 0,
         };
         assert_eq!(counters, expected);
     }
@@ -220,11 +244,10 @@ mod tests {
     fn operations_name_their_element() {
         let cut = example(Directions { to_broker: true, to_client: false }, Scope::Flow);
         assert_eq!(
-            cut_ops(&cut)[0].to_string(),
+            cut_ops(PLAIN, &cut)[0].to_string(),
             "add element dropped_flow { 10.64.128.1 . 40000 . 10.128.128.1 . 5672 }"
         );
-        let rule =
-            super::super::install_ops().into_iter().find(|op| matches!(op, Op::AddRule(r) if r.statements.len() == 2));
+        let rule = PLAIN.install_ops().into_iter().find(|op| matches!(op, Op::AddRule(r) if r.statements.len() == 2));
         assert_eq!(
             rule.expect("a rule with a drop").to_string(),
             "add rule cut ip saddr . tcp sport . ip daddr . tcp dport @dropped_flow drop"

@@ -9,7 +9,9 @@
 //! Packets are counted as the router handles them: segments that the kernel coalesced or left to be split later count
 //! once. Fragments beyond a datagram's first have no ports and escape the scope `flow`; TCP sets "don't fragment".
 
-use crate::host::nft::{Chain, Field, Hook, Op, Rule, Set, Statement, TcpFlag};
+use super::layout::NAT_OUTSIDE;
+use crate::host::nft::{Chain, ChainType, Field, Hook, Network, Rule, Set, Statement, TcpFlag};
+use std::net::Ipv4Addr;
 
 /// The table's name.
 pub const TABLE: &str = "halfopen";
@@ -21,8 +23,6 @@ const CLIENT: &[Field] = &[Field::DestinationAddress];
 macro_rules! sets {
     ($($(#[$doc:meta])* $constant:ident = $name:literal $fields:ident $leases:literal;)*) => {
         $($(#[$doc])* pub(super) static $constant: Set = Set { name: $name, fields: $fields, leases: $leases };)*
-        /// All sets, in the order in which they are created.
-        pub(super) static SETS: &[&Set] = &[$(&$constant),*];
     };
 }
 
@@ -40,21 +40,55 @@ sets! {
     ICMP_CLIENT = "icmp_client" CLIENT false;
 }
 
-static OFFERED: Chain = Chain { name: "count_offered", hook: Hook::Prerouting, priority: -300 };
-static CUT: Chain = Chain { name: "cut", hook: Hook::Forward, priority: -300 };
-static PASSED: Chain = Chain { name: "count_passed", hook: Hook::Postrouting, priority: 300 };
+/// What every table has, in the order in which it is created.
+pub(super) static SETS: &[&Set] = &[
+    &OFFERED_FLOW,
+    &OFFERED_HOST,
+    &DROPPED_FLOW,
+    &DROPPED_HOST,
+    &PASSED_FLOW,
+    &PASSED_HOST,
+    &RST_FLOW,
+    &RST_HOST,
+    &FIN_FLOW,
+    &FIN_HOST,
+    &ICMP_CLIENT,
+];
+
+sets! {
+    // Of a middlebox: what it refused, and what it told the broker itself.
+    REFUSED_FLOW = "refused_flow" FLOW false;
+    RST_BROKER = "rst_broker" FLOW false;
+}
+
+/// The clients' addresses.
+pub(super) const CLIENTS: Network = Network { address: Ipv4Addr::new(10, 64, 0, 0), prefix: 10 };
+
+static OFFERED: Chain =
+    Chain { name: "count_offered", kind: ChainType::Filter, hook: Hook::Prerouting, priority: -300 };
+static CUT: Chain = Chain { name: "cut", kind: ChainType::Filter, hook: Hook::Forward, priority: -300 };
+static PASSED: Chain = Chain { name: "count_passed", kind: ChainType::Filter, hook: Hook::Postrouting, priority: 300 };
 
 /// All chains, in the order in which they are created.
 pub(super) static CHAINS: &[&Chain] = &[&OFFERED, &CUT, &PASSED];
 
+/// Where a middlebox that tracks strictly refuses.
+pub(super) static FIREWALL: Chain =
+    Chain { name: "middlebox", kind: ChainType::Filter, hook: Hook::Forward, priority: 0 };
+/// Where a middlebox translates.
+pub(super) static NAT: Chain =
+    Chain { name: "translate", kind: ChainType::Nat, hook: Hook::Postrouting, priority: 100 };
+
 macro_rules! rules {
-    ($($chain:ident: [$($statement:expr),*];)*) => {
-        /// All rules, in order of evaluation within each chain.
-        pub(super) static RULES: &[&Rule] = &[$(&Rule { chain: &$chain, statements: &[$($statement),*] }),*];
+    ($($(#[$doc:meta])* $name:ident { $($chain:ident: [$($statement:expr),*];)* })*) => {
+        $($(#[$doc])* pub(super) static $name: &[&Rule] =
+            &[$(&Rule { chain: &$chain, statements: &[$($statement),*] }),*];)*
     };
 }
 
 rules! {
+    /// What every table has, in order of evaluation within each chain.
+    RULES {
     OFFERED: [Statement::Lookup(&OFFERED_FLOW)];
     OFFERED: [Statement::Lookup(&OFFERED_HOST)];
     CUT: [Statement::Lookup(&DROPPED_FLOW), Statement::Drop];
@@ -66,14 +100,25 @@ rules! {
     PASSED: [Statement::TcpFlag(TcpFlag::Fin), Statement::Lookup(&FIN_FLOW)];
     PASSED: [Statement::TcpFlag(TcpFlag::Fin), Statement::Lookup(&FIN_HOST)];
     PASSED: [Statement::Icmp, Statement::Lookup(&ICMP_CLIENT)];
-}
+    }
 
-/// The batch that creates the table: sets before the rules that name them.
-#[must_use]
-pub fn install_ops() -> Vec<Op> {
-    let mut ops = vec![Op::AddTable];
-    ops.extend(SETS.iter().map(|set| Op::AddSet(set)));
-    ops.extend(CHAINS.iter().map(|chain| Op::AddChain(chain)));
-    ops.extend(RULES.iter().map(|rule| Op::AddRule(rule)));
-    ops
+    /// Of a middlebox that drops what it does not know.
+    REFUSE {
+        FIREWALL: [Statement::Invalid, Statement::Lookup(&REFUSED_FLOW)];
+        FIREWALL: [Statement::From(CLIENTS), Statement::Invalid, Statement::Drop];
+        FIREWALL: [Statement::To(CLIENTS), Statement::Invalid, Statement::Drop];
+    }
+
+    /// Of a middlebox that answers it.
+    REJECT {
+        FIREWALL: [Statement::Invalid, Statement::Lookup(&REFUSED_FLOW)];
+        FIREWALL: [Statement::From(CLIENTS), Statement::Invalid, Statement::Reset];
+        FIREWALL: [Statement::To(CLIENTS), Statement::Invalid, Statement::Drop];
+    }
+
+    /// Of one that translates.
+    TRANSLATE {
+        NAT: [Statement::From(CLIENTS), Statement::MapSource(NAT_OUTSIDE)];
+        PASSED: [Statement::TcpFlag(TcpFlag::Rst), Statement::Lookup(&RST_BROKER)];
+    }
 }

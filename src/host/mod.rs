@@ -6,6 +6,7 @@
 pub mod cage;
 pub mod capabilities;
 pub mod clock;
+pub mod conntrack;
 pub mod guest;
 pub mod init;
 pub mod journal;

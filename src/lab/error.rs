@@ -65,6 +65,11 @@ pub enum LabError {
         /// The arm.
         arm: String,
     },
+    /// A middlebox on a kernel that tracks no connections.
+    #[error(
+        "the middlebox is not available here, because this kernel has no connection tracking (nf_conntrack); load the module"
+    )]
+    NoConntrack,
     /// The lab was to be built in a namespace that somebody uses.
     #[error("the router's network namespace already has the links {links}; a lab is only built in an empty one")]
     NotEmpty {

@@ -25,7 +25,7 @@ pub mod vm;
 pub use alarm::Alarm;
 pub use broker::{Broker, Patience};
 pub use error::LabError;
-pub use netns::{ADMIN, ArmNet, PRODUCER, RouterNs, STANDBY, TO_SERVERS};
+pub use netns::{ADMIN, ArmNet, BoxNet, PRODUCER, RouterNs, STANDBY, TO_SERVERS};
 
 use crate::host::netns::NetNs;
 use crate::host::programs::Program;
@@ -58,6 +58,8 @@ pub struct LabSpec<'a> {
     pub proxied: bool,
     /// Whether there is a second host with the same brokers, for the servers' addresses to move to.
     pub standby: bool,
+    /// The middlebox that the router is.
+    pub middlebox: Option<BoxNet>,
     /// Virtual hosts of RabbitMQ beside `/`.
     pub vhosts: Vec<String>,
 }

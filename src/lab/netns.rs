@@ -7,6 +7,7 @@ use crate::host::netns::NetNs;
 use crate::scenario::Link;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 /// The server's address for the producer and the harness itself, outside of the trials' ranges.
 pub const ADMIN: Ipv4Addr = Ipv4Addr::new(10, 192, 0, 1);
@@ -35,6 +36,17 @@ pub struct ArmNet {
     pub link: Option<Link>,
     /// Client and server address of each of its trials.
     pub pairs: Vec<(Ipv4Addr, Ipv4Addr)>,
+}
+
+/// What the network has to know of a middlebox: its tracking is the router's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BoxNet {
+    /// Whether it takes up a connection in the middle that it does not know.
+    pub loose: bool,
+    /// It forgets an established connection that was silent for so long; `None` leaves the kernel's five days.
+    pub idle: Option<Duration>,
+    /// The clients' addresses as the broker sees them, where it translates: they are the router's own.
+    pub outside: Option<(Ipv4Addr, u8)>,
 }
 
 /// Which namespace becomes the router.
@@ -172,6 +184,9 @@ pub(super) fn build(spec: &LabSpec<'_>) -> Result<Network, LabError> {
     let mut ops = base_ops();
     ops.push(sysctl("ipv4.ip_forward", 1));
     apply(&router, &ops).map_err(LabError::Network)?;
+    if let Some(middlebox) = &spec.middlebox {
+        track(middlebox, &router)?;
+    }
     for (ns, arm) in clients.iter().zip(&spec.arms) {
         apply(ns, &base_ops()).map_err(LabError::Network)?;
         set_sysctls(ns, arm)?;
@@ -188,6 +203,21 @@ pub(super) fn build(spec: &LabSpec<'_>) -> Result<Network, LabError> {
         }
     }
     Ok(network)
+}
+
+/// Makes the router a middlebox, as far as its settings go; what it refuses and translates are rules.
+fn track(middlebox: &BoxNet, router: &NetNs) -> Result<(), LabError> {
+    let mut ops = vec![sysctl("netfilter.nf_conntrack_tcp_loose", middlebox.loose.into())];
+    if let Some(idle) = middlebox.idle {
+        let seconds = i64::try_from(idle.as_secs()).unwrap_or(i64::MAX);
+        ops.push(sysctl("netfilter.nf_conntrack_tcp_timeout_established", seconds));
+    }
+    // A packet to such an address is for the router itself, once it knows of no connection behind it.
+    ops.extend(middlebox.outside.map(|(to, prefix)| Op::Local { to, prefix }));
+    apply(router, &ops).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => LabError::NoConntrack,
+        _ => LabError::Network(e),
+    })
 }
 
 /// Puts an arm's link into the router, on what leaves it: never on an end's own queue, whose drops an end would notice.

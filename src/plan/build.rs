@@ -200,6 +200,7 @@ fn estimate(scenario: &Scenario, trials: &[Trial]) -> Duration {
     let opening = Duration::from_secs(1)
         + Duration::from_millis(4).saturating_mul(u32::try_from(trials.len()).unwrap_or(u32::MAX));
     let phase = trials.iter().map(|trial| trial.phase).max().unwrap_or_default();
+    let idle = scenario.faults.iter().filter_map(|fault| fault.idle).max().unwrap_or_default();
     let teardown = Duration::from_secs(2);
-    [start, opening, scenario.settle, phase, scenario.horizon, teardown].into_iter().sum()
+    [start, opening, scenario.settle, phase, idle, scenario.horizon, teardown].into_iter().sum()
 }

@@ -170,6 +170,9 @@ fn fault_line(fault: &crate::scenario::Fault) -> String {
         healed.push_str(&format!(", {} times with {} between", repeat.times, print_duration(repeat.pause)));
     }
     let at = match (fault.at, fault.trigger) {
+        _ if fault.idle.is_some() => {
+            format!("after {} of silence", print_duration(fault.idle.unwrap_or_default()))
+        }
         (Some(at), _) => format!("at {} after settling", print_duration(at)),
         (None, Some(Trigger::InFlight)) => "on the first delivery after a uniform phase".to_string(),
         (None, Some(Trigger::AfterHeartbeat)) => {

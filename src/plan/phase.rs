@@ -28,7 +28,8 @@ pub fn longest_period(settings: &Settings, broker: &BrokerSettings, load_interva
 /// alike.
 #[must_use]
 pub fn window(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Duration {
-    if fault.at.is_some() {
+    // A connection that falls idle is forgotten when it does.
+    if fault.at.is_some() || fault.idle.is_some() {
         return Duration::ZERO;
     }
     fault.phase_window.unwrap_or_else(|| {

@@ -14,7 +14,7 @@ use crate::timers::{
     self, Case, Conditions, Detection, Environment, FaultKind, FaultScope, KernelVersion, Peer, Reaper, Row, State,
     Traffic, Watcher, parse_hz,
 };
-use crate::units::Setting;
+use crate::units::{Setting, print_duration};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -224,7 +224,17 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
         | SubjectKind::Celery => ROUND_TRIP + DELAYED_ACK,
     };
     let jiffy = Duration::from_secs_f64(1.0 / f64::from(machine.hz.unwrap_or(250).max(1)));
-    let mut states = vec![conditions(scenario, arm, trial, load)];
+    // What was silent for so long that it was forgotten has heard nothing for as long.
+    let quiet = Conditions { age_at_fault: fault.idle, ..conditions(scenario, arm, trial, load) };
+    if let Some((idle, every)) =
+        fault.idle.zip(keeps_alive(arm, &settings, &quiet)).filter(|(idle, every)| every < idle)
+    {
+        let (idle, every) = (print_duration(idle), print_duration(every));
+        return Err(format!(
+            "something passes every {every}, so that a middlebox that waits for {idle} never forgets it"
+        ));
+    }
+    let mut states = vec![quiet];
     if let Some(keepalive) = arm.settings.keepalive
         && scenario.settle <= keepalive.idle.mul_f64(1.3)
         && states[0].traffic == Traffic::default()
@@ -277,6 +287,14 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
     Ok(variants)
 }
 
+/// The longest silence on a healthy connection, where something breaks it at all: keepalive, heartbeats, messages.
+fn keeps_alive(arm: &Arm, settings: &timers::Settings, conditions: &Conditions) -> Option<Duration> {
+    let probes = arm.settings.keepalive.map(|keepalive| keepalive.idle.max(keepalive.interval));
+    let traffic = conditions.traffic;
+    let all = [probes, settings.negotiated_heartbeat(), traffic.client_messages, traffic.broker_messages];
+    all.into_iter().flatten().min()
+}
+
 /// The retransmission timeouts that a long round trip can have at the cut: its first sample sets the deviation to twice
 /// itself, and it takes many more until that has fallen to the floor. A timeout in between is neither.
 fn timeouts(env: &Environment, jiffy: Duration) -> Vec<Option<Duration>> {
@@ -317,6 +335,14 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
     }
     if fault.act.is_some_and(Act::ends_processes) {
         return Err("the broker's kernel ends the connection, at once or when it is spoken to".to_string());
+    }
+    if let Some(middlebox) = fault.middlebox.filter(|middlebox| !middlebox.silent()) {
+        return Err(if middlebox.loose {
+            "who speaks first decides whether the connection lives on, and the model does not know who".to_string()
+        } else {
+            "the middlebox answers the next segment with a RST; the model knows no connection that is forgotten"
+                .to_string()
+        });
     }
     if fault.act == Some(Act::AlarmBroker) {
         return Err("nothing of the connection is wrong: whoever publishes is blocked".to_string());
@@ -373,6 +399,8 @@ fn kind(fault: &Fault) -> FaultKind {
     match fault.act {
         Some(Act::FreezeBroker) => return FaultKind::FrozenPeer,
         Some(Act::FreezeProxy | Act::SwallowProxy) => return FaultKind::FrozenProxy,
+        // The client hears nothing, and nothing that it sends gets through. What the broker is told stays with the broker.
+        Some(Act::ForgetEntry) => return FaultKind::Both,
         Some(_) | None => {}
     }
     match (fault.drop.to_broker, fault.drop.to_client) {

@@ -1,5 +1,6 @@
 //! What a fault is: an impairment profile in a scope, at a phase, for a time, perhaps again and again.
 
+use super::middlebox::Middlebox;
 use crate::units::Setting;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -71,11 +72,13 @@ pub enum Act {
     AlarmBroker,
     /// The broker's processes are killed and started again, three times within three seconds.
     RestartBroker,
+    /// The middlebox between the two forgets the connection: its entry is gone, by its idle timeout or at the phase.
+    ForgetEntry,
 }
 
 impl Act {
     /// All acts, in the order of the documentation.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::FreezeBroker,
         Self::KillBroker,
         Self::RebootHost,
@@ -86,6 +89,7 @@ impl Act {
         Self::FailOver,
         Self::RestartBroker,
         Self::AlarmBroker,
+        Self::ForgetEntry,
     ];
 
     /// The name in profiles and reports.
@@ -102,6 +106,7 @@ impl Act {
             Self::FailOver => "fail_over",
             Self::RestartBroker => "restart_broker",
             Self::AlarmBroker => "alarm_broker",
+            Self::ForgetEntry => "forget_entry",
         }
     }
 
@@ -119,16 +124,23 @@ impl Act {
             Self::FailOver => "the broker's address moves to another host with a broker of its own",
             Self::RestartBroker => "the broker is killed and started three times within three seconds",
             Self::AlarmBroker => "the broker's memory alarm goes off, and it reads nothing more from whoever publishes",
+            Self::ForgetEntry => "the middlebox forgets the connection",
         }
     }
 
-    /// Whether the client must not be told: no RST, FIN or ICMP. A broker that is killed has its kernel say so.
+    /// Whether the client must not be told: no RST, FIN or ICMP. A broker that is killed has its kernel say so, and of a
+    /// middlebox its profile says it.
     #[must_use]
     pub fn silent(self) -> bool {
         match self {
             Self::FreezeBroker | Self::AlarmBroker => true,
             Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply => true,
-            Self::KillBroker | Self::RebootHost | Self::VanishHost | Self::FailOver | Self::RestartBroker => false,
+            Self::KillBroker
+            | Self::RebootHost
+            | Self::VanishHost
+            | Self::FailOver
+            | Self::RestartBroker
+            | Self::ForgetEntry => false,
         }
     }
 
@@ -142,7 +154,8 @@ impl Act {
             | Self::SwallowProxy
             | Self::WithholdReply
             | Self::VanishHost
-            | Self::FailOver => false,
+            | Self::FailOver
+            | Self::ForgetEntry => false,
         }
     }
 
@@ -171,7 +184,7 @@ impl Act {
         match self {
             Self::FreezeBroker | Self::KillBroker | Self::RestartBroker | Self::AlarmBroker => true,
             Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply => true,
-            Self::RebootHost | Self::VanishHost | Self::FailOver => false,
+            Self::RebootHost | Self::VanishHost | Self::FailOver | Self::ForgetEntry => false,
         }
     }
 
@@ -234,6 +247,12 @@ pub struct Fault {
     /// What the profile does beside dropping.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub act: Option<Act>,
+    /// The box between client and broker that keeps an entry for each connection, where the profile is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub middlebox: Option<Middlebox>,
+    /// The middlebox forgets a connection that was silent for this long, by itself; `None` lets it forget at the phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Duration>,
     /// What is cut.
     pub scope: Scope,
     /// Healed after this long.
@@ -276,7 +295,10 @@ impl Fault {
     pub fn silent(&self) -> bool {
         // A host that takes an address over and drops what it does not know.
         let swallowed = self.act == Some(Act::FailOver) && !self.drop.is_none();
-        self.act.is_none_or(Act::silent) || swallowed
+        match self.middlebox {
+            Some(middlebox) => middlebox.silent(),
+            None => self.act.is_none_or(Act::silent) || swallowed,
+        }
     }
 
     /// How often it comes.

@@ -6,6 +6,7 @@ use super::model::{Arm, BrokerKind, SubjectKind};
 use super::profile;
 use super::value::Val;
 use super::walk::Fields;
+use super::{middlebox, profile};
 use crate::units::{Setting, print_duration};
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
         profile,
         drop: known.drop,
         act: known.act,
+        middlebox: known.middlebox,
+        idle: fields.time("idle"),
         scope: match known.act {
             Some(Act::VanishHost) => Scope::Host,
             _ if fields.text("scope") == Some("host") => Scope::Host,
@@ -42,6 +45,7 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
     };
     check_phase(fields, &fault, findings);
     check_healing(fields, &fault, findings);
+    middlebox::check(fields, &fault, findings);
     Some(fault)
 }
 
@@ -124,6 +128,7 @@ fn check_healing(fields: &Fields, fault: &Fault, findings: &mut Findings) {
     }
     let problem = match fault.act {
         None if fault.is_control() => "a control has nothing to heal; remove it",
+        Some(Act::ForgetEntry) => "what was forgotten can't be healed; remove it",
         Some(act) if act.forgets() => "what was forgotten can't be healed; remove it",
         Some(Act::VanishHost) => {
             "what has vanished does not come back; for a path that heals write `profile = \"blackhole\"`"

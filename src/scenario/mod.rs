@@ -14,6 +14,7 @@ mod gates;
 mod keys;
 mod link;
 pub mod matrix;
+mod middlebox;
 mod model;
 mod options;
 pub mod profile;
@@ -31,6 +32,7 @@ pub use docs::reference;
 pub use error::{Place, ScenarioError, ScenarioErrors};
 pub use fault::{Act, Directions, Fault, Repeat, Scope, Trigger};
 pub use link::Link;
+pub use middlebox::Middlebox;
 pub use model::{
     Ack, Arm, BrokerKind, BrokerSettings, Gate, HeartbeatThread, Keepalive, Measure, Published, ReaperGeneration,
     ReaperSettings, Scenario, Settings, SubjectKind, SyncCall, Tasks,

@@ -3,6 +3,7 @@
 //! Pure. What is left out: how a profile becomes rules, which is `fault::render`'s. A profile says what the path does
 //! to packets, never which connection or when.
 
+use super::middlebox::{self, Middlebox};
 use super::{Act, Directions};
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -19,6 +20,8 @@ pub struct Profile {
     pub drop: Directions,
     /// What it does beside dropping.
     pub act: Option<Act>,
+    /// The middlebox that it is about; with the act `forget_entry` and no other.
+    pub middlebox: Option<Middlebox>,
     /// What the client's kernel sees.
     pub client_sees: String,
     /// What the broker's kernel sees.
@@ -40,7 +43,7 @@ pub enum ProfileError {
         expected: &'static str,
     },
     /// A key that no profile has.
-    #[error("a profile has no key `{0}`; keys are name, what, drop, act, sees.client, sees.broker")]
+    #[error("a profile has no key `{0}`; keys are name, what, drop, act, middlebox, sees.client, sees.broker")]
     UnknownKey(String),
     /// A direction that does not exist.
     #[error("`{0}` is not a direction; write `to_broker` or `to_client`")]
@@ -51,10 +54,13 @@ pub enum ProfileError {
         /// As written.
         name: String,
     },
+    /// A middlebox without the act that is done to it, or the other way round.
+    #[error("`act = \"forget_entry\"` and the table `[middlebox]` need each other")]
+    LoneMiddlebox,
 }
 
 /// The built-in profiles in the order of the documentation: name and text.
-const BUILTIN: [(&str, &str); 15] = [
+const BUILTIN: [(&str, &str); 19] = [
     ("blackhole", include_str!("../../netem/blackhole.toml")),
     ("to-broker", include_str!("../../netem/to-broker.toml")),
     ("to-client", include_str!("../../netem/to-client.toml")),
@@ -69,6 +75,10 @@ const BUILTIN: [(&str, &str); 15] = [
     ("vanished-host", include_str!("../../netem/vanished-host.toml")),
     ("failover", include_str!("../../netem/failover.toml")),
     ("failover-silent", include_str!("../../netem/failover-silent.toml")),
+    ("nat-expired", include_str!("../../netem/nat-expired.toml")),
+    ("nat-reset", include_str!("../../netem/nat-reset.toml")),
+    ("nat-loose", include_str!("../../netem/nat-loose.toml")),
+    ("firewall-forgets", include_str!("../../netem/firewall-forgets.toml")),
     ("none", include_str!("../../netem/none.toml")),
 ];
 
@@ -93,30 +103,35 @@ pub fn names() -> Vec<&'static str> {
 pub fn parse(text: &str) -> Result<Profile, ProfileError> {
     let document: DocumentMut = text.parse().map_err(|e: toml_edit::TomlError| ProfileError::Toml(e.to_string()))?;
     let root = document.as_table();
-    only_known(root, "", &["name", "what", "drop", "act", "sees"])?;
+    only_known(root, "", &["name", "what", "drop", "act", "middlebox", "sees"])?;
     let sees = root
         .get("sees")
         .and_then(Item::as_table_like)
         .ok_or(ProfileError::Missing { key: "sees", expected: "a table with `client` and `broker`" })?;
     only_known(sees, "sees.", &["client", "broker"])?;
+    let (act, middlebox) = (act(root.get("act"))?, middlebox::parse(root.get("middlebox"))?);
+    if middlebox.is_some() != (act == Some(Act::ForgetEntry)) {
+        return Err(ProfileError::LoneMiddlebox);
+    }
     Ok(Profile {
         name: sentence(root, "name", "name")?,
         what: sentence(root, "what", "what")?,
         drop: directions(root.get("drop"))?,
-        act: act(root.get("act"))?,
+        act,
+        middlebox,
         client_sees: sentence(sees, "client", "sees.client")?,
         broker_sees: sentence(sees, "broker", "sees.broker")?,
     })
 }
 
-fn only_known(table: &dyn TableLike, prefix: &str, known: &[&str]) -> Result<(), ProfileError> {
+pub(super) fn only_known(table: &dyn TableLike, prefix: &str, known: &[&str]) -> Result<(), ProfileError> {
     match table.iter().find(|(key, _)| !known.contains(key)) {
         Some((key, _)) => Err(ProfileError::UnknownKey(format!("{prefix}{key}"))),
         None => Ok(()),
     }
 }
 
-fn sentence(table: &dyn TableLike, key: &str, shown: &'static str) -> Result<String, ProfileError> {
+pub(super) fn sentence(table: &dyn TableLike, key: &str, shown: &'static str) -> Result<String, ProfileError> {
     table
         .get(key)
         .and_then(Item::as_str)
@@ -177,7 +192,7 @@ mod tests {
         let error = |text: &str| parse(text).expect_err("is wrong").to_string();
         assert_eq!(
             error(&good.replace("what =", "wat =")),
-            "a profile has no key `wat`; keys are name, what, drop, act, sees.client, sees.broker"
+            "a profile has no key `wat`; keys are name, what, drop, act, middlebox, sees.client, sees.broker"
         );
         assert_eq!(
             error(&good.replace("\"to_client\"", "\"to_clients\"")),
@@ -186,8 +201,7 @@ mod tests {
         assert_eq!(
             error(&good.replace("drop =", "act = \"freeze\"\ndrop =")),
             "`freeze` is not an act; acts are freeze_broker, kill_broker, reboot_host, freeze_proxy, swallow_proxy, \
-             withhold_reply, vanish_host, fail_over, \
-             restart_broker, alarm_broker"
+             withhold_reply, vanish_host, fail_over, restart_broker, alarm_broker, forget_entry"
         );
         assert_eq!(error(&good.replace("client = ", "# ")), "the profile needs `sees.client`, a text");
         assert!(error("name =").starts_with("the profile is not TOML"));

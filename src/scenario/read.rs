@@ -8,6 +8,7 @@ use super::faults;
 use super::gates;
 use super::keys::nearest;
 use super::link;
+use super::middlebox;
 use super::model::{Arm, BrokerKind, BrokerSettings, Scenario, Settings, SubjectKind};
 use super::settings::{Options, refuse_idle_defaults};
 use super::table::{self, MAX_ARMS, SECTIONS};
@@ -198,6 +199,9 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     let trials = all.scenario.int("trials").and_then(|n| u32::try_from(n).ok()).unwrap_or(10);
     let faults: Vec<Fault> = all.faults.iter().filter_map(|fields| faults::fault(fields, findings)).collect();
     faults::together(&all.faults, findings);
+    if faults.len() == all.faults.len() {
+        middlebox::one_for_all(&all.faults.iter().zip(&faults).collect::<Vec<_>>(), findings);
+    }
     faults::within(all.scenario.time("horizon"), &all.faults, findings);
     let bare = |kind: Option<SubjectKind>| kind.is_some_and(|kind| kind.broker() == BrokerKind::None);
     let arms: Vec<Option<Arm>> = all.arms.iter().map(|own| arm(own, &all.defaults, trials, findings)).collect();

@@ -183,6 +183,15 @@ const FAULT: &[Key] = &[
         &["window"],
     ),
     optional(
+        "idle",
+        any(secs(1)),
+        "the phase decides",
+        "idle = \"350s\"",
+        "With a profile of a middlebox: it forgets a connection that was silent for this long, whole seconds, by itself. A \
+         connection that never is survives.",
+        &["idle_timeout", "nat_idle"],
+    ),
+    optional(
         "duration",
         Kind::Setting(Limits { min: ms(1), max: DAY, step: ms(1), usual: (ms(0), DAY) }),
         "`none`: to the end of the trial",

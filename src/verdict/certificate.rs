@@ -1,7 +1,7 @@
 //! Whether the router vouches for a trial: the fault was in force, complete and silent.
 
-use super::VoidReason;
 use super::timeline::Timeline;
+use super::{VoidReason, middlebox};
 use crate::events::Counters;
 use crate::scenario::{Act, Fault};
 use crate::units::{Offset, Setting};
@@ -63,6 +63,7 @@ fn together(a: Counters, b: Counters, with: impl Fn(u64, u64) -> u64) -> Counter
         rst_to_client: with(a.rst_to_client, b.rst_to_client),
         fin_to_client: with(a.fin_to_client, b.fin_to_client),
         icmp_to_client: with(a.icmp_to_client, b.icmp_to_client),
+        rst_to_broker: with(a.rst_to_broker, b.rst_to_broker),
     }
 }
 
@@ -89,6 +90,9 @@ pub(super) fn objection(
         return None;
     }
     let Some((c, intact)) = certificate else { return Some(VoidReason::CertificateMissing) };
+    if let Some(middlebox) = fault.middlebox {
+        return middlebox::objection(&c, intact, middlebox);
+    }
     let control = fault.is_control();
     let hears_nothing = drop.to_client || (fault.act.is_some() && fault.silent());
     // What is lost while the host forgets was looked at in the act's own proof.

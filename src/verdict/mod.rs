@@ -10,6 +10,7 @@ mod certificate;
 mod connections;
 pub mod gate;
 mod messages;
+mod middlebox;
 mod outcome;
 mod rows;
 mod timeline;

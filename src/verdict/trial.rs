@@ -26,6 +26,8 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
     let (outcome, void_reason) = match decide(case, t, &first) {
         Ok(Outcome::FalseAlarm) => (Outcome::FalseAlarm, None),
         Ok(Outcome::SubjectExited) => (Outcome::SubjectExited, None),
+        // The middlebox never forgot it: there is no cut that anybody could vouch for, and a look says that the entry lives.
+        Ok(Outcome::Survived) if t.applied.is_none() && case.fault.idle.is_some() => (Outcome::Survived, None),
         Ok(outcome) => match certificate::objection(certificate, &t.proofs, case.fault) {
             Some(reason) => (Outcome::Void, Some(reason)),
             None => (outcome, None),
@@ -135,6 +137,9 @@ fn decide(case: &Case<'_>, t: &Timeline, first: &Attempt) -> Result<Outcome, Voi
                 Err(VoidReason::FaultFailed(reason.clone()))
             }
             (_, Some(_)) => Ok(Outcome::FalseAlarm),
+            (_, None) if case.fault.idle.is_some() && t.proofs.iter().any(|(.., holds)| *holds) && !cut_short => {
+                Ok(Outcome::Survived)
+            }
             (_, None) => Err(unless_cut_short(VoidReason::NoFault)),
         };
     };
@@ -171,8 +176,10 @@ fn watched_until(case: &Case<'_>, t: &Timeline, first: &Attempt) -> Option<Offse
 /// Healed on purpose within the horizon, before kernel, subject or broker gave the connection up. (The subject's own
 /// notice, also one that healing brought about, is a detection and is handled before.)
 fn survived(case: &Case<'_>, t: &Timeline, first: &Attempt, horizon: Option<Offset>) -> bool {
-    let planned = case.fault.duration.get().is_some();
-    let healed = t.healed.is_some_and(|(before, _)| horizon.is_none_or(|h| before <= h));
+    // What is taken up again where it was left heals by itself, and nobody can say when.
+    let resumes = case.fault.middlebox.is_some_and(|middlebox| middlebox.loose);
+    let planned = case.fault.duration.get().is_some() || resumes;
+    let healed = resumes || t.healed.is_some_and(|(before, _)| horizon.is_none_or(|h| before <= h));
     let within = |at: Offset| horizon.is_none_or(|h| at <= h);
     let ended = first.kernel_end.as_ref().is_some_and(|end| within(end.at))
         || first.far_end.as_ref().is_some_and(|(at, _)| within(*at));

@@ -90,6 +90,8 @@ impl Setup {
         Fault {
             name: self.fault.clone(),
             profile: self.fault.clone(),
+            middlebox: None,
+            idle: None,
             act: (self.fault == "frozen-broker").then_some(Act::FreezeBroker),
             repeat: self.times.map(|times| Repeat { times, pause: Duration::from_secs(3) }),
             trigger: None,

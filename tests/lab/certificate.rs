@@ -284,7 +284,18 @@ fn the_scenarios_of_the_catalogue_hold_their_gates() {
         command.args(["--trials", "4", "--out"]).arg(dir.path().join(name)).env("HOME", dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program")
     };
-    let runs = ["healed", "phases", "frozen-broker", "killed-broker", "rebooted-host"].map(|name| (name, start(name)));
+    let runs = [
+        "healed",
+        "phases",
+        "frozen-broker",
+        "killed-broker",
+        "rebooted-host",
+        "nat-expired",
+        "nat-reset",
+        "nat-loose",
+        "firewall-forgets",
+    ]
+    .map(|name| (name, start(name)));
     let mut failed = String::new();
     for (name, run) in runs {
         let output = run.wait_with_output().expect("its end");

@@ -2,7 +2,7 @@
 
 use crate::support::{Connection, Lab};
 use halfopen::events::{Counters, TrialId};
-use halfopen::fault::{Cut, FaultError, FaultTable, TrialReading, render_text};
+use halfopen::fault::{Cut, FaultError, FaultTable, Layout, TrialReading, render_text};
 use halfopen::host::clock::Clock;
 use halfopen::host::netns::NetNs;
 use halfopen::scenario::{Directions, Scope, profile};
@@ -56,13 +56,14 @@ fn ruleset(namespace: &NetNs) -> String {
 fn nft_prints_the_rules_as_rendered() {
     let lab = Lab::build();
     for name in profile::names() {
-        let drop = profile::builtin(name).expect("a built-in profile").drop;
+        let profile = profile::builtin(name).expect("a built-in profile");
+        let (drop, layout) = (profile.drop, Layout { middlebox: profile.middlebox });
         for scope in [Scope::Flow, Scope::Host] {
-            let mut table = FaultTable::install(&lab.router, lab.clock).expect("the table");
+            let mut table = FaultTable::install_as(layout, &lab.router, lab.clock).expect("the table");
             let connection = lab.connect(0).expect("a connection");
             let cut = cut(0, &connection, scope, drop);
             table.cut(cut).expect("the cut");
-            let expected = render_text(&cut);
+            let expected = render_text(layout, &cut);
             let found = ruleset(&lab.router);
             assert!(found == expected, "nft prints\n{found}\nand not\n{expected}");
             table.close().expect("the table goes");

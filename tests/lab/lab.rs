@@ -51,6 +51,7 @@ fn spec<'a>(name: &str, dir: &std::path::Path, arms: Vec<ArmNet>, brokers: &'a B
         router: RouterNs::New,
         proxied: false,
         standby: false,
+        middlebox: None,
         vhosts: Vec::new(),
     }
 }

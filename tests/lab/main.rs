@@ -14,6 +14,7 @@ mod jobs;
 mod kill;
 mod lab;
 mod links;
+mod middlebox;
 mod observe;
 mod peers;
 #[path = "../support/place.rs"]

@@ -55,9 +55,7 @@ impl Look {
     fn shows(self, process: Identity) -> bool {
         match self {
             Self::State(state) => procfs::run_state(process) == state,
-            Self::Named(name) => {
-                procfs::run_state(process) == RunState::Running && procfs::name(process.pid) == name
-            }
+            Self::Named(name) => procfs::run_state(process) == RunState::Running && procfs::name(process.pid) == name,
         }
     }
 
@@ -76,7 +74,7 @@ fn means(act: Act) -> Option<(Signal, Look)> {
         Act::KillBroker | Act::RestartBroker => Some((Signal::SIGKILL, Look::State(RunState::Gone))),
         Act::SwallowProxy => Some((Signal::SIGUSR1, Look::Named(SWALLOWS))),
         Act::WithholdReply => Some((Signal::SIGUSR2, Look::Named(WITHHOLDS))),
-        Act::RebootHost | Act::VanishHost | Act::FailOver | Act::AlarmBroker => None,
+        Act::RebootHost | Act::VanishHost | Act::FailOver | Act::AlarmBroker | Act::ForgetEntry => None,
     }
 }
 

@@ -10,6 +10,7 @@ use super::alarms::Alarms;
 use crate::events::{Counters, Event, Kind, Source, Tuple};
 use crate::fault::{Applied, Cut, FaultTable, TrialReading};
 use crate::host::clock::Clock;
+use crate::host::conntrack::Conntrack;
 use crate::host::mailbox::{Nothing, Receiver, Sender};
 use crate::observe::SockDiag;
 use crate::scenario::{Act, Directions, Fault, Scope, Trigger};
@@ -31,6 +32,10 @@ pub struct What {
     pub lease: Option<Duration>,
     /// Wait for a segment from the broker first, for so long at the most.
     pub after_segment: Option<Duration>,
+    /// Wait until a middlebox has forgotten the connection by itself.
+    pub idle: bool,
+    /// What is forgotten stays forgotten.
+    pub strict: bool,
 }
 
 impl What {
@@ -43,6 +48,8 @@ impl What {
             act: fault.act,
             lease: fault.duration.get().filter(|_| fault.act.is_none()).map(|time| time + LEASE_BEYOND),
             after_segment: (fault.trigger == Some(Trigger::AfterHeartbeat)).then_some(horizon),
+            idle: fault.idle.is_some(),
+            strict: fault.middlebox.is_some_and(|middlebox| !middlebox.loose),
         }
     }
 }
@@ -115,6 +122,10 @@ struct Planned {
     at: Offset,
 }
 
+#[path = "forgetful.rs"]
+mod forgetful;
+use forgetful::Forgetful;
+
 /// The thread's state.
 pub struct Cutter {
     clock: Clock,
@@ -133,6 +144,8 @@ pub struct Cutter {
     /// One a proxy, made at its cut.
     proxies: HashMap<TrialId, u32>,
     proxy_actors: HashMap<TrialId, Actor>,
+    /// The middlebox' memory, where there is one.
+    middlebox: Option<Forgetful>,
     /// Trials whose fault is in force and whose first drop has not been seen, with the time of their cut.
     undropped: BTreeMap<TrialId, Offset>,
     in_force: HashMap<TrialId, bool>,
@@ -178,12 +191,19 @@ impl Cutter {
             alarms: Alarms::default(),
             proxies: HashMap::new(),
             proxy_actors: HashMap::new(),
+            middlebox: None,
             undropped: BTreeMap::new(),
             in_force: HashMap::new(),
             finished: HashSet::new(),
             last_look: None,
             look_took: Duration::ZERO,
         }
+    }
+
+    /// Over a router that tracks connections.
+    pub fn through(mut self, tracked: Option<Conntrack>) -> Self {
+        self.middlebox = tracked.map(Forgetful::new);
+        self
     }
 
     /// Serves requests until their sender is gone; returns the table for an orderly close.
@@ -224,7 +244,9 @@ impl Cutter {
         match request {
             Request::Cut { trial, at, tuple, what, client } => {
                 self.planned.push(Planned { trial, tuple, what, client, at });
-                self.due.push(Reverse((at, Due::Cut(self.planned.len() - 1))));
+                // When it falls silent is the connection's own matter: the watch begins at once.
+                let first = if what.idle { self.clock.now() } else { at };
+                self.due.push(Reverse((first, Due::Cut(self.planned.len() - 1))));
                 // What is done to processes drops nothing: the counts have to be in place before it.
                 if let Some(act) = what.act.filter(|act| act.hits_processes()) {
                     self.acts.insert(trial, act);
@@ -242,6 +264,7 @@ impl Cutter {
             Request::Certify(trial) => self.certify(trial),
             Request::Finish { trial, why } => {
                 self.certify(trial);
+                self.prove_alive(trial);
                 self.finished.insert(trial);
                 self.undropped.remove(&trial);
                 self.say(trial, Kind::TrialEnded { why: why.to_string() });
@@ -282,19 +305,25 @@ impl Cutter {
                 return;
             }
         }
+        let forgotten = match what.idle.then(|| self.watch(index)) {
+            Some(None) => return,
+            Some(Some(forgotten)) => Some(forgotten),
+            None => None,
+        };
         let age_at_fault_s = socket.map(|s| f64::from(s.last_data_recv_ms.min(s.last_ack_recv_ms)) / 1e3);
         let applied = match what.act {
-            Some(Act::RebootHost | Act::FailOver) => self.forget(trial, tuple, what),
+            Some(Act::RebootHost | Act::FailOver) => self.lose_the_far_end(trial, tuple, what),
             Some(Act::AlarmBroker) => self.alarms.raise(self.clock),
             Some(Act::VanishHost) => self.vanish(trial, tuple, what),
             Some(act) if act.in_proxy() => self.change_proxy(trial, act, what.scope),
+            Some(Act::ForgetEntry) => self.forget(trial, tuple, what, forgotten),
             Some(act) => self.actor.act(self.clock, act),
             None => self.install(trial, tuple, what),
         };
         let kind = match applied {
             Ok(applied) => {
                 // A control has its instant and its counters like the others; nothing will ever be dropped.
-                if !what.drop.is_none() {
+                if !what.drop.is_none() || what.act == Some(Act::ForgetEntry) {
                     self.undropped.insert(trial, applied.after);
                 }
                 self.in_force.insert(trial, true);
@@ -316,7 +345,7 @@ impl Cutter {
     /// Makes the broker's host forget a connection, and where another one takes over, gives that the address. The path is
     /// cut for that moment, so that the RST of its kernel is lost, and what says whether all of it was silent is said as a
     /// proof. It stays cut where the other host drops what it does not know.
-    fn forget(&mut self, trial: TrialId, tuple: Tuple, what: What) -> Result<Applied, String> {
+    fn lose_the_far_end(&mut self, trial: TrialId, tuple: Tuple, what: What) -> Result<Applied, String> {
         let (both, stays) = (Directions { to_broker: true, to_client: true }, !what.drop.is_none());
         let lease = if stays { what.lease } else { Some(LEASE_BEYOND) };
         let cut = self.install(trial, tuple, What { drop: both, lease, ..what })?;
@@ -444,6 +473,7 @@ impl Cutter {
             return;
         }
         self.prove(trial);
+        self.prove_forgotten(trial);
         match self.table.counters_of(trial) {
             Ok(read) => self.say(trial, Kind::Certificate { counters: read.counters, intact: read.intact }),
             Err(error) => self.say(trial, Kind::Note { text: format!("the certificate could not be read: {error}") }),

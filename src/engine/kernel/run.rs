@@ -16,13 +16,14 @@ use crate::engine::job::{Facts, Job};
 use crate::events::{Event, Kind, Source, Tuple};
 use crate::fault::FaultTable;
 use crate::host::clock::Clock;
+use crate::host::conntrack::Conntrack;
 use crate::host::guest::in_user_mode_linux;
 use crate::host::mailbox::{Nothing, Receiver, Sender, mailbox};
 use crate::host::netns::NetNs;
 use crate::host::process::{nofile_within_reach, on_end};
 use crate::host::userns::mapped_user;
 use crate::host::{procfs, signals};
-use crate::lab::{ADMIN, ArmNet, Broker, Lab, LabError, LabSpec, Patience, RouterNs};
+use crate::lab::{ADMIN, Broker, Lab, LabError, Patience};
 use crate::observe::SockDiag;
 use crate::plan::{self, Plan};
 use crate::reaper::TaskStore;
@@ -158,7 +159,7 @@ impl Progress {
 /// What the machine lacks is said with the mend; everything else is the harness's own failure.
 fn lab_error(error: LabError) -> EngineError {
     match error {
-        LabError::NoProgram { .. } | LabError::NoNetem { .. } | LabError::Sysctl { .. } => {
+        LabError::NoProgram { .. } | LabError::NoNetem { .. } | LabError::NoConntrack | LabError::Sysctl { .. } => {
             EngineError::Cannot(error.to_string())
         }
         other => EngineError::Harness(other.to_string()),
@@ -168,33 +169,6 @@ fn lab_error(error: LabError) -> EngineError {
 /// A private, writable directory, gone with the run.
 fn work_dir() -> PathBuf {
     std::env::var_os("HALFOPEN_WORK_DIR").map_or_else(std::env::temp_dir, Into::into)
-}
-
-fn lab_spec(job: &Job) -> LabSpec<'_> {
-    let scenario = &job.plan.scenario;
-    let arms = scenario.arms.iter().enumerate().map(|(index, arm)| ArmNet {
-        name: arm.name.clone(),
-        sysctl: arm.settings.sysctl.clone(),
-        link: arm.settings.link,
-        pairs: job.plan.trials.iter().filter(|t| t.arm == index).map(|t| (t.client, t.server)).collect(),
-    });
-    LabSpec {
-        run_id: job.run_id.clone(),
-        work_dir: work_dir(),
-        arms: arms.collect(),
-        brokers: &scenario.broker,
-        nofile: NOFILE,
-        router: RouterNs::Current,
-        proxied: proxied(&job.plan),
-        standby: does(&job.plan, |act| act == Act::FailOver),
-        // A virtual host each: clients of one virtual host talk to each other.
-        vhosts: job.plan.trials.iter().filter(|t| is_command(&job.plan, t.arm)).map(|t| vhost(t.id)).collect(),
-    }
-}
-
-/// Whether a proxy stands before the broker.
-fn proxied(plan: &Plan) -> bool {
-    does(plan, Act::in_proxy)
 }
 
 /// Whether a fault of the plan does something of the kind.
@@ -226,11 +200,13 @@ impl<'a> Run<'a> {
             facts.phases_s.insert(format!("{} start", broker.kind), seconds(broker.startup));
             facts.sources.extend(broker.unlike_stock.iter().map(|what| format!("start of {}: {what}", broker.kind)));
         }
-        let table = FaultTable::install(&lab.router, clock).map_err(|e| EngineError::Cannot(e.to_string()))?;
+        let layout = layout(plan);
+        let table =
+            FaultTable::install_as(layout, &lab.router, clock).map_err(|e| EngineError::Cannot(e.to_string()))?;
         let diags = || -> Result<Vec<SockDiag>, EngineError> {
             lab.clients.iter().map(|ns| SockDiag::open(ns).map_err(|e| EngineError::Cannot(e.to_string()))).collect()
         };
-        let registry = Registry::default();
+        let registry = Registry::behind(layout);
         let outside = Outside::of(plan);
         // A guest is a machine of its own: all of its sockets are of this run.
         let known = if in_user_mode_linux() { Vec::new() } else { diags()? };
@@ -251,7 +227,9 @@ impl<'a> Run<'a> {
         let (requests, orders) = mailbox();
         let (tell, priority) = mailbox();
         let addresses = Addresses::new(lab.router.clone());
-        let cutter = Cutter::new(clock, table, diags()?, far_ends, addresses, sender.clone());
+        let tracked = layout.middlebox.map(|_| Conntrack::open(&lab.router)).transpose();
+        let tracked = tracked.map_err(|e| EngineError::Cannot(format!("connection tracking: {e}")))?;
+        let cutter = Cutter::new(clock, table, diags()?, far_ends, addresses, sender.clone()).through(tracked);
         let cutter = std::thread::Builder::new()
             .name("cutter".into())
             .spawn(move || {
@@ -315,7 +293,10 @@ impl<'a> Run<'a> {
                 None => self.inbox.recv(),
             };
             match message {
-                Ok(Message::Event(event)) => {
+                Ok(Message::Event(mut event)) => {
+                    if let Kind::PeerEnded { tuple, .. } = &mut event.kind {
+                        *tuple = self.registry.inside(*tuple);
+                    }
                     let all = self.outside.on_event(event);
                     orders.extend(self.take(&all, events, tracker.as_mut())?);
                 }
@@ -550,3 +531,6 @@ mod opening;
 mod restarts;
 use opening::{is_command, vhost};
 use restarts::Restarts;
+#[path = "spec.rs"]
+mod spec;
+use spec::{lab_spec, layout};

@@ -69,6 +69,8 @@ struct State {
     told_from: Option<Offset>,
     /// From when on the next delivery brings the cut.
     awaits: Option<Offset>,
+    /// When the connection should have been silent for long enough to be forgotten, if it carries nothing.
+    idle_at: Option<Offset>,
     /// How often the fault has been in force.
     times: u32,
     noticed: bool,
@@ -249,6 +251,7 @@ impl<'a> Tracker<'a> {
             if !self.plan.scenario.arms[trial.arm].settings.peer_reads {
                 orders.push(Order::Fill(trial.id));
             }
+            state.idle_at = fault.idle.map(|idle| at + idle);
             if fault.trigger == Some(Trigger::InFlight) {
                 state.awaits = Some(at);
             } else {
@@ -263,8 +266,13 @@ impl<'a> Tracker<'a> {
     /// When a trial that has not ended ends at the latest, once that is known.
     fn horizon_of(&self, index: usize) -> Option<Offset> {
         let state = &self.states[index];
-        // One that still waits for its delivery is given up after a horizon, too.
-        state.applied.or(state.awaits).filter(|_| !state.ended).map(|zero| zero + self.plan.scenario.horizon)
+        // One that still waits for its delivery, or to fall idle, is given up after a horizon, too.
+        state
+            .applied
+            .or(state.awaits)
+            .or(state.idle_at)
+            .filter(|_| !state.ended)
+            .map(|zero| zero + self.plan.scenario.horizon)
     }
 
     /// Whether everything that could be learnt before the horizon has been.

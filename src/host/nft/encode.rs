@@ -3,7 +3,7 @@
 //! Register use and hidden dependencies (`meta l4proto tcp` before a TCP field) are those that the `nft` tool itself
 //! generates (`nft --debug=netlink`), so that it prints the rules back as they were meant.
 
-use super::model::{Chain, Element, Field, Hook as At, Op, Rule, Set, Statement};
+use super::model::{Chain, ChainType, Element, Field, Hook as At, Network, Op, Rule, Set, Statement};
 use netlink_packet_core::{DefaultNla, NetlinkMessage};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REQUEST};
 use netlink_packet_netfilter::nftables::{
@@ -23,6 +23,18 @@ const NETWORK_HEADER: u32 = 1;
 const TRANSPORT_HEADER: u32 = 2;
 const PROTOCOL_ICMP: u8 = 1;
 const PROTOCOL_TCP: u8 = 6;
+/// `NFT_CT_STATE`, and the bit of `NF_CT_STATE_INVALID_BIT`.
+const CT_STATE: u32 = 0;
+const CT_INVALID: u32 = 1;
+/// `NFT_NG_RANDOM`; random numbers are drawn below a million.
+const RANDOM: u32 = 1;
+pub(super) const MILLION: u32 = 1_000_000;
+/// `NFT_REJECT_TCP_RST`.
+const TCP_RESET: u32 = 1;
+/// `NFT_NAT_SNAT`, `NFPROTO_IPV4`, `NF_NAT_RANGE_NETMAP`.
+const SOURCE_NAT: u32 = 0;
+const FAMILY_IPV4: u32 = 2;
+const ONE_FOR_ONE: u32 = 1 << 6;
 
 /// A whole batch: begin, the operations, end. The operation at index i gets the sequence number `first + 1 + i`, and
 /// the last one asks for an acknowledgement, which the kernel sends after the commit.
@@ -189,7 +201,13 @@ fn new_chain(table: &str, chain: &Chain) -> ChainMessage {
         // The kernel reads the 32 bits as signed.
         ChainAttribute::Hook(vec![Hook::Number(hook.into()), Hook::Priority(chain.priority as u32)]),
         ChainAttribute::Policy(VERDICT_ACCEPT),
-        ChainAttribute::Type("filter".into()),
+        ChainAttribute::Type(
+            match chain.kind {
+                ChainType::Filter => "filter",
+                ChainType::Nat => "nat",
+            }
+            .into(),
+        ),
     ];
     ChainMessage { attributes }
 }
@@ -234,6 +252,35 @@ fn new_rule(table: &str, rule: &Rule) -> RuleMessage {
                     Lookup::SourceRegister(Register::Reg1),
                 ]));
             }
+            Statement::From(network) => expressions.extend(within(12, *network)),
+            Statement::To(network) => expressions.extend(within(16, *network)),
+            Statement::Invalid => {
+                expressions.push(other("ct", &[(1, register(Register::Reg1)), (2, CT_STATE)]));
+                expressions.push(masked(CT_INVALID.to_ne_bytes()));
+                expressions.push(compare_word(Operator::NotEqual, [0; 4]));
+            }
+            Statement::Chance(millionths) => {
+                // Destination, modulus, type; then the number in network order, as comparisons are made byte by byte.
+                expressions.push(other("numgen", &[(1, register(Register::Reg1)), (2, MILLION), (3, RANDOM)]));
+                let reg1 = register(Register::Reg1);
+                expressions.push(other("byteorder", &[(1, reg1), (2, reg1), (3, 1), (4, 4), (5, 4)]));
+                expressions.push(compare_word(Operator::LessThan, millionths.to_be_bytes()));
+            }
+            Statement::Reset => {
+                only_tcp(&mut expressions, &mut is_tcp);
+                expressions.push(other("reject", &[(1, TCP_RESET)]));
+            }
+            Statement::MapSource(network) => {
+                for (register, address) in [(Register::Reg1, network.address), (Register::Reg2, network.last())] {
+                    expressions.push(Expressions::Immediate(vec![
+                        Immediate::DestinationRegister(register),
+                        Immediate::Data(DataAttribute::Value(address.octets().to_vec())),
+                    ]));
+                }
+                let (first, last) = (register(Register::Reg1), register(Register::Reg2));
+                let attributes = [(1, SOURCE_NAT), (2, FAMILY_IPV4), (3, first), (4, last), (7, ONE_FOR_ONE)];
+                expressions.push(other("nat", &attributes));
+            }
             Statement::Drop => expressions.push(Expressions::Immediate(vec![
                 Immediate::DestinationRegister(Register::Verdict),
                 Immediate::Data(DataAttribute::Verdict(vec![VerdictAttribute::Code(Verdict::Other(VERDICT_DROP))])),
@@ -254,6 +301,43 @@ fn only_tcp(expressions: &mut Vec<Expressions>, is_tcp: &mut bool) {
         expressions.push(Expressions::Meta(vec![Meta::Key(MetaKey::L4Proto), register]));
         expressions.push(compare(Operator::Equal, PROTOCOL_TCP));
     }
+}
+
+/// An expression whose attributes are all 32 bits in network order.
+fn other(kind: &str, attributes: &[(u16, u32)]) -> Expressions {
+    let attributes = attributes.iter().map(|(kind, value)| DefaultNla::new(*kind, value.to_be_bytes().to_vec()));
+    Expressions::Other { expression_type: kind.into(), attributes: attributes.collect() }
+}
+
+fn register(register: Register) -> u32 {
+    register.into()
+}
+
+/// The address at this place of the header, compared with a network.
+fn within(offset: u32, network: Network) -> [Expressions; 3] {
+    [
+        load(NETWORK_HEADER, offset, 4, Register::Reg1),
+        masked(network.mask().to_be_bytes()),
+        compare_word(Operator::Equal, network.address.octets()),
+    ]
+}
+
+fn masked(mask: [u8; 4]) -> Expressions {
+    Expressions::Bitwise(vec![
+        Bitwise::SourceRegister(Register::Reg1),
+        Bitwise::DestinationRegister(Register::Reg1),
+        Bitwise::Length(4),
+        Bitwise::Mask(DataAttribute::Value(mask.to_vec())),
+        Bitwise::Xor(DataAttribute::Value(vec![0; 4])),
+    ])
+}
+
+fn compare_word(operator: Operator, value: [u8; 4]) -> Expressions {
+    Expressions::Cmp(vec![
+        Cmp::SourceRegister(Register::Reg1),
+        Cmp::Op(operator),
+        Cmp::Data(DataAttribute::Value(value.to_vec())),
+    ])
 }
 
 fn load(base: u32, offset: u32, length: u32, register: Register) -> Expressions {

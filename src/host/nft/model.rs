@@ -62,11 +62,22 @@ pub enum Hook {
     Postrouting,
 }
 
-/// A base chain of type `filter` with policy `accept`.
+/// What a chain is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChainType {
+    /// `filter`: sees every packet.
+    Filter,
+    /// `nat`: sees the first packet of each connection.
+    Nat,
+}
+
+/// A base chain with policy `accept`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Chain {
     /// Its name.
     pub name: &'static str,
+    /// What it is for.
+    pub kind: ChainType,
     /// Its hook.
     pub hook: Hook,
     /// Its priority: lower runs earlier.
@@ -93,6 +104,41 @@ impl TcpFlag {
     }
 }
 
+/// A network: its address and the length of its prefix, 1 to 32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    /// Its address; the host's part is zero.
+    pub address: Ipv4Addr,
+    /// How many bits name the network.
+    pub prefix: u8,
+}
+
+impl Network {
+    /// The bits that name the network.
+    #[must_use]
+    pub fn mask(self) -> u32 {
+        u32::MAX << (32 - u32::from(self.prefix.clamp(1, 32)))
+    }
+
+    /// Its last address.
+    #[must_use]
+    pub fn last(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.address.to_bits() | !self.mask())
+    }
+
+    /// The address in this network with the host's part of `other`.
+    #[must_use]
+    pub fn with_host_of(self, other: Ipv4Addr) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.address.to_bits() | (other.to_bits() & !self.mask()))
+    }
+
+    /// Whether the address is in it.
+    #[must_use]
+    pub fn contains(self, address: Ipv4Addr) -> bool {
+        address.to_bits() & self.mask() == self.address.to_bits()
+    }
+}
+
 /// A part of a rule, evaluated from left to right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Statement {
@@ -102,8 +148,20 @@ pub enum Statement {
     Icmp,
     /// Goes on only for packets whose key is in the set, and counts at that element.
     Lookup(&'static Set),
+    /// Goes on only for packets from this network.
+    From(Network),
+    /// Goes on only for packets to this network.
+    To(Network),
+    /// Goes on only for packets that connection tracking can place nowhere.
+    Invalid,
+    /// Goes on for this share of packets, in parts of a million, drawn for each.
+    Chance(u32),
     /// Drops.
     Drop,
+    /// Answers with a RST and drops.
+    Reset,
+    /// Source NAT into this network, one for one: the host's part stays. In a chain of type `nat`.
+    MapSource(Network),
 }
 
 /// A rule.

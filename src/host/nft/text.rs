@@ -3,7 +3,8 @@
 //! Only for people and for the tests that hold the rules to their golden text: nothing that this module prints is
 //! ever read by the kernel.
 
-use super::model::{Chain, Field, Hook, Key, Rule, Set, Statement, TcpFlag};
+use super::encode::MILLION;
+use super::model::{Chain, ChainType, Field, Hook, Key, Network, Rule, Set, Statement, TcpFlag};
 use std::cmp::Ordering;
 use std::fmt::Write;
 
@@ -49,8 +50,9 @@ pub fn print_table(
     for chain in chains {
         let _ = write!(
             text,
-            "\n\tchain {} {{\n\t\ttype filter hook {} priority {}; policy accept;\n",
+            "\n\tchain {} {{\n\t\ttype {} hook {} priority {}; policy accept;\n",
             chain.name,
+            kind(chain.kind),
             hook(chain.hook),
             priority(chain.priority)
         );
@@ -73,9 +75,26 @@ pub(super) fn print_statements(statements: &[Statement]) -> String {
             let fields: Vec<_> = set.fields.iter().copied().map(field).collect();
             format!("{} @{}", fields.join(" . "), set.name)
         }
+        Statement::From(network) => format!("ip saddr {}", net(*network)),
+        Statement::To(network) => format!("ip daddr {}", net(*network)),
+        Statement::Invalid => "ct state invalid".to_string(),
+        Statement::Chance(millionths) => format!("numgen random mod {MILLION} < {millionths}"),
         Statement::Drop => "drop".to_string(),
+        Statement::Reset => "reject with tcp reset".to_string(),
+        Statement::MapSource(network) => format!("snat prefix to {}", net(*network)),
     };
     statements.iter().map(print).collect::<Vec<_>>().join(" ")
+}
+
+fn net(network: Network) -> String {
+    format!("{}/{}", network.address, network.prefix)
+}
+
+fn kind(kind: ChainType) -> &'static str {
+    match kind {
+        ChainType::Filter => "filter",
+        ChainType::Nat => "nat",
+    }
 }
 
 fn field(field: Field) -> &'static str {
@@ -99,6 +118,7 @@ fn priority(priority: i32) -> String {
     match priority {
         -300 => "raw".to_string(),
         0 => "filter".to_string(),
+        100 => "srcnat".to_string(),
         other => other.to_string(),
     }
 }

@@ -6,7 +6,9 @@
 
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
-use crate::host::nft::{Chain, Element, Field, Hook, Key, NftClient, NftError, Op, Rule, Set, Statement, TcpFlag};
+use crate::host::nft::{
+    Chain, ChainType, Element, Field, Hook, Key, NftClient, NftError, Op, Rule, Set, Statement, TcpFlag,
+};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
@@ -16,9 +18,9 @@ static FLOWS: Set = Set {
     leases: true,
 };
 static CHAINS: [Chain; 3] = [
-    Chain { name: "before", hook: Hook::Prerouting, priority: -300 },
-    Chain { name: "between", hook: Hook::Forward, priority: 0 },
-    Chain { name: "after", hook: Hook::Postrouting, priority: 300 },
+    Chain { name: "before", kind: ChainType::Filter, hook: Hook::Prerouting, priority: -300 },
+    Chain { name: "between", kind: ChainType::Filter, hook: Hook::Forward, priority: 0 },
+    Chain { name: "after", kind: ChainType::Filter, hook: Hook::Postrouting, priority: 300 },
 ];
 static CUT: Rule = Rule { chain: &CHAINS[1], statements: &[Statement::Lookup(&FLOWS), Statement::Drop] };
 static RESETS: Rule =

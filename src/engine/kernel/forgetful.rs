@@ -1,0 +1,140 @@
+//! The memory of a middlebox: whether it still knows a connection, since when it does not, and how to make it forget.
+
+use super::*;
+
+/// Time between two looks at an entry that lives for less than a second: how exactly its end is known.
+const LOOK: Duration = Duration::from_millis(4);
+
+/// What a look at an entry showed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// It lives until then at least.
+    Again(Offset),
+    /// It is gone: alive at the earlier instant, and not any more at the later.
+    Forgotten(Applied),
+}
+
+/// What was seen, and whether it is as the fault says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proof {
+    /// In words.
+    pub what: String,
+    /// Whether it is so.
+    pub holds: bool,
+}
+
+/// The router's connection tracking.
+#[derive(Debug)]
+pub struct Forgetful {
+    tracked: Conntrack,
+    /// When the entry of each trial was last seen alive.
+    alive: HashMap<TrialId, Offset>,
+}
+
+impl Forgetful {
+    /// Over this namespace's entries.
+    pub fn new(tracked: Conntrack) -> Self {
+        Self { tracked, alive: HashMap::new() }
+    }
+
+    /// Looks whether a connection was forgotten by itself.
+    ///
+    /// # Errors
+    /// When there never was an entry, or none can be looked for.
+    pub fn look(&mut self, clock: Clock, trial: TrialId, tuple: Tuple) -> Result<Look, String> {
+        let before = clock.now();
+        match self.tracked.lives(tuple.local, tuple.peer).map_err(|e| format!("connection tracking: {e}"))? {
+            Some(left) => {
+                self.alive.insert(trial, before);
+                Ok(Look::Again(before + left.max(LOOK)))
+            }
+            None => match self.alive.get(&trial) {
+                Some(seen) => Ok(Look::Forgotten(Applied { before: *seen, after: clock.now() })),
+                None => Err("the middlebox has no entry of the connection".to_string()),
+            },
+        }
+    }
+
+    /// Takes the entry of a connection away.
+    ///
+    /// # Errors
+    /// When there is none, or it does not go.
+    pub fn forget(&mut self, clock: Clock, tuple: Tuple) -> Result<Applied, String> {
+        let before = clock.now();
+        let gone = self.tracked.forget(tuple.local, tuple.peer).map_err(|e| format!("connection tracking: {e}"))?;
+        let after = clock.now();
+        if gone {
+            Ok(Applied { before, after })
+        } else {
+            Err("the middlebox has no entry of the connection".to_string())
+        }
+    }
+
+    /// Whether the entry of a connection is, or is not, there.
+    pub fn proof(&mut self, tuple: Tuple, known: bool) -> Proof {
+        match self.tracked.lives(tuple.local, tuple.peer) {
+            Ok(entry) => {
+                let words = if entry.is_some() { "knows" } else { "does not know" };
+                Proof { what: format!("the middlebox {words} the connection"), holds: entry.is_some() == known }
+            }
+            Err(e) => Proof { what: format!("connection tracking can't be looked at: {e}"), holds: false },
+        }
+    }
+}
+
+impl Cutter {
+    /// Looks whether the middlebox has forgotten the connection by itself; `None`: not yet, and it will be looked at again.
+    pub(super) fn watch(&mut self, index: usize) -> Option<Result<Applied, String>> {
+        let Planned { trial, tuple, .. } = self.planned[index];
+        let middlebox = self.middlebox.as_mut()?;
+        match middlebox.look(self.clock, trial, tuple) {
+            Ok(Look::Again(at)) => {
+                self.due.push(Reverse((at, Due::Cut(index))));
+                None
+            }
+            Ok(Look::Forgotten(applied)) => Some(Ok(applied)),
+            Err(reason) => Some(Err(reason)),
+        }
+    }
+
+    /// Lets the middlebox forget the connection, unless it has by itself; from then on the trial's packets are counted.
+    pub(super) fn forget(
+        &mut self,
+        trial: TrialId,
+        tuple: Tuple,
+        what: What,
+        forgotten: Option<Result<Applied, String>>,
+    ) -> Result<Applied, String> {
+        let middlebox = self.middlebox.as_mut().ok_or("the router tracks no connections")?;
+        let applied = match forgotten {
+            Some(by_itself) => by_itself?,
+            None => middlebox.forget(self.clock, tuple)?,
+        };
+        self.install(trial, tuple, what)?;
+        let what = "the middlebox had an entry of the connection, and it is gone".to_string();
+        self.say(trial, Kind::Proof { what, holds: true });
+        Ok(applied)
+    }
+
+    /// Says of a connection that never fell silent for long enough that the middlebox still knows it.
+    pub(super) fn prove_alive(&mut self, trial: TrialId) {
+        let waits = |p: &&Planned| p.trial == trial && p.what.idle;
+        let Some(tuple) = self.planned.iter().find(waits).map(|p| p.tuple) else { return };
+        if self.finished.contains(&trial) || self.in_force.contains_key(&trial) {
+            return;
+        }
+        if let Some(middlebox) = &mut self.middlebox {
+            let Proof { what, holds } = middlebox.proof(tuple, true);
+            self.say(trial, Kind::Proof { what, holds });
+        }
+    }
+
+    /// Says whether what was forgotten still is. One that tracks loosely may have taken it up again.
+    pub(super) fn prove_forgotten(&mut self, trial: TrialId) {
+        let planned = self.planned.iter().find(|p| p.trial == trial && p.what.strict).map(|p| p.tuple);
+        if let Some((tuple, middlebox)) = planned.zip(self.middlebox.as_mut()) {
+            let Proof { what, holds } = middlebox.proof(tuple, false);
+            self.say(trial, Kind::Proof { what, holds });
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What a plan asks of the lab and of the fault table.
+
+use super::*;
+use crate::fault::{Layout, NAT_OUTSIDE};
+use crate::lab::{ArmNet, BoxNet, LabSpec, RouterNs};
+
+/// The lab of a job.
+pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
+    let scenario = &job.plan.scenario;
+    let arms = scenario.arms.iter().enumerate().map(|(index, arm)| ArmNet {
+        name: arm.name.clone(),
+        sysctl: arm.settings.sysctl.clone(),
+        link: arm.settings.link,
+        pairs: job.plan.trials.iter().filter(|t| t.arm == index).map(|t| (t.client, t.server)).collect(),
+    });
+    LabSpec {
+        run_id: job.run_id.clone(),
+        work_dir: work_dir(),
+        arms: arms.collect(),
+        brokers: &scenario.broker,
+        nofile: NOFILE,
+        router: RouterNs::Current,
+        proxied: proxied(&job.plan),
+        standby: does(&job.plan, |act| act == Act::FailOver),
+        middlebox: middlebox(&job.plan),
+        // A virtual host each: clients of one virtual host talk to each other.
+        vhosts: job.plan.trials.iter().filter(|t| is_command(&job.plan, t.arm)).map(|t| vhost(t.id)).collect(),
+    }
+}
+
+/// Whether a proxy stands before the broker.
+fn proxied(plan: &Plan) -> bool {
+    does(plan, Act::in_proxy)
+}
+
+/// What the table has to have for the plan's faults. All of a run's faults agree on the middlebox.
+pub(super) fn layout(plan: &Plan) -> Layout {
+    Layout { middlebox: plan.scenario.faults.iter().find_map(|fault| fault.middlebox) }
+}
+
+fn middlebox(plan: &Plan) -> Option<BoxNet> {
+    let layout = layout(plan);
+    let idle = plan.scenario.faults.iter().find_map(|fault| fault.idle);
+    let outside = layout.nat().then_some((NAT_OUTSIDE.address, NAT_OUTSIDE.prefix));
+    layout.middlebox.map(|middlebox| BoxNet { loose: middlebox.loose, idle, outside })
+}
