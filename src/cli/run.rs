@@ -160,6 +160,7 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
     let option = |arm: &Arm| match (&arm.settings.link, arm.settings.peer_reads) {
         (_, false) => Some("peer_reads = false"),
         (Some(_), _) => Some("link"),
+        _ if arm.settings.work.is_some() => Some("work"),
         _ => None,
     };
     let scenario = &ready.plan.scenario;
