@@ -3,7 +3,6 @@
 use super::error::Findings;
 use super::fault::{Act, Fault, Repeat, Scope, Trigger};
 use super::model::{Arm, BrokerKind, SubjectKind};
-use super::profile;
 use super::value::Val;
 use super::walk::Fields;
 use super::{middlebox, profile};
