@@ -37,7 +37,8 @@ impl Run<'_> {
 
     /// Starts the brokers again where that is due, and says so for each trial.
     pub(super) fn restart_due(&mut self, now: Offset, events: &mut EventLog) -> Result<(), EngineError> {
-        while let Some((_, time)) = self.restarts.due.pop_front_if(|(at, _)| *at <= now) {
+        while self.restarts.next().is_some_and(|at| at <= now) {
+            let Some((_, time)) = self.restarts.due.pop_front() else { break };
             let (what, holds) = match self.restart_brokers() {
                 Ok(pids) => {
                     let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
