@@ -10,13 +10,17 @@ macro_rules! say {
 }
 
 mod args;
+mod attribute;
 mod clean;
 mod conformance;
+mod docker;
 mod doctor;
 mod engine;
 mod exit;
 mod guest;
 mod inspect;
+mod inspect_serve;
+mod inspect_watch;
 mod jobs;
 mod list;
 mod machine;
@@ -49,6 +53,7 @@ pub fn main(args: &[OsString]) -> u8 {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Predict(args) => predict::predict(&args),
+        Command::Attribute(args) => attribute::attribute(&args),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Conformance(args) => conformance::conformance(&args),
         Command::Report(args) => report::report(&args),
@@ -93,6 +98,7 @@ fn hidden(role: &str, args: &[OsString]) -> u8 {
         "__supervise" => crate::host::supervise::supervise_main(args),
         crate::lab::vm::SUBCOMMAND => crate::lab::vm::guest_main(&texts()),
         crate::doctor::PROBE => crate::doctor::probe_main(args),
+        crate::lab::docker::HOLD => crate::lab::docker::hold_main(),
         "__engine" => engine::engine_main(args),
         "__subject" => crate::subject::subject_main(&texts()),
         "__producer" => crate::subject::producer_main(&texts()),

@@ -1,10 +1,11 @@
 //! A broker that runs, and what all kinds have in common: waiting until it answers, and ending it.
 
 use super::netns::ADMIN;
+use super::running::Running;
 use super::{Alarm, LabError};
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
-use crate::host::process::{Launch, Process};
+use crate::host::process::Launch;
 use crate::host::procfs::{Usage, tree_usage};
 use crate::scenario::BrokerKind;
 use crate::units::Pace;
@@ -44,13 +45,13 @@ pub struct Broker {
     pub unlike_stock: Option<String>,
     /// Its log.
     pub log: PathBuf,
-    pub(super) process: Process,
-    /// How it was started.
-    pub(super) launch: Launch,
+    pub(super) process: Running,
+    /// How it was started, where it is a child of the harness.
+    pub(super) launch: Option<Launch>,
     /// Its own command line, where it has one.
     pub(super) control: Option<Launch>,
     /// Processes that it needs; ended after it.
-    pub(super) helpers: Vec<Process>,
+    pub(super) helpers: Vec<Running>,
     /// Its private directory; removed at the end.
     pub(super) dir: PathBuf,
 }
@@ -73,8 +74,9 @@ impl Broker {
     /// # Errors
     /// When the old one does not go or the new one can't be started.
     pub fn restart(&mut self) -> io::Result<()> {
+        let launch = self.launch.clone().ok_or_else(|| io::Error::other("it is nobody's child here"))?;
         self.process.kill()?;
-        self.process = self.launch.clone().spawn()?;
+        self.process = launch.spawn()?.into();
         Ok(())
     }
 
@@ -146,7 +148,7 @@ impl Patience {
 pub(super) fn wait_ready(
     kind: BrokerKind,
     port: u16,
-    process: &mut Process,
+    process: &mut Running,
     ns: &NetNs,
     patience: &Patience,
     logs: &[&Path],
@@ -208,7 +210,7 @@ mod tests {
         let log = dir.path().join("log");
         let mut launch = crate::host::process::Launch::new("/bin/sh").args(["-c", "echo 'no such port'; exit 3"]);
         launch.stdout = crate::host::process::Stream::File(log.clone());
-        let mut process = launch.spawn().unwrap();
+        let mut process = Running::from(launch.spawn().unwrap());
         let ns = NetNs::current("here").unwrap();
         // Port 1 refuses; the end of the process is what ends the wait, long before the deadline.
         let clock = Clock::start();

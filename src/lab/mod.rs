@@ -16,21 +16,27 @@ mod alarm;
 mod amqp;
 mod broker;
 mod code_path;
+pub mod docker;
 mod error;
 mod netns;
 mod rabbitmq;
 mod redis;
+mod running;
 pub mod vm;
 
 pub use alarm::Alarm;
 pub use broker::{Broker, Patience};
 pub use error::LabError;
 pub use netns::{ADMIN, ArmNet, BoxNet, PRODUCER, RouterNs, STANDBY, TO_SERVERS};
+pub use running::{Running, Seat, Status};
 
 use crate::host::netns::NetNs;
+use crate::host::nft::Family;
+use crate::host::process::{Launch, Stream};
 use crate::host::programs::Program;
 use crate::host::secret::password;
 use crate::scenario::{BrokerKind, BrokerSettings};
+use std::io;
 use std::path::PathBuf;
 
 /// The most arms: second octets 64 to 127 are clients, 128 to 191 are servers.
@@ -56,6 +62,8 @@ pub struct LabSpec<'a> {
     pub router: RouterNs,
     /// Whether the trials' server addresses belong to a namespace for proxies; the brokers are behind it.
     pub proxied: bool,
+    /// Whether a fault needs what only namespaces have: a router of the run's own, brokers that are its children.
+    pub namespaces_only: bool,
     /// Whether there is a second host with the same brokers, for the servers' addresses to move to.
     pub standby: bool,
     /// The middlebox that the router is.
@@ -83,6 +91,17 @@ pub struct Lab {
     pub clients: Vec<NetNs>,
     /// The brokers, in the order of the settings; `BrokerKind::None` has none.
     pub brokers: Vec<Broker>,
+    /// What holds the hosts.
+    place: Place,
+}
+
+/// What a lab is made of.
+#[derive(Debug)]
+enum Place {
+    /// Namespaces that its own descriptors hold.
+    Namespaces,
+    /// Containers on a docker network.
+    Docker(docker::Containers),
 }
 
 impl Lab {
@@ -124,7 +143,47 @@ impl Lab {
         })?;
         drop(sites);
         let netns::Network { router, server, producer, proxy, standby, clients } = network;
-        Ok(Self { router, server, producer, proxy, standby, standby_brokers, clients, brokers })
+        let place = Place::Namespaces;
+        Ok(Self { router, server, producer, proxy, standby, standby_brokers, clients, brokers, place })
+    }
+
+    /// Which packets pass between the hosts in the namespace [`Self::router`], and the name of the table for the cut where
+    /// others have tables of their own.
+    #[must_use]
+    pub fn path(&self) -> (Family, Option<String>) {
+        match &self.place {
+            Place::Namespaces => (Family::Ip, None),
+            Place::Docker(containers) => (containers.family(), Some(containers.table())),
+        }
+    }
+
+    /// Starts this program in a role, beside a host of the lab, with pipes to its standard streams.
+    ///
+    /// # Errors
+    /// When it can't be started, or there is no such host.
+    pub fn start(&self, seat: Seat, argv: &[String], nofile: u64) -> io::Result<Running> {
+        let nowhere = NetNs::create("nowhere").ok().filter(|_| seat == Seat::Nowhere);
+        let host = match seat {
+            Seat::Arm(index) => self.clients.get(index),
+            Seat::Server => Some(&self.server),
+            Seat::Producer => Some(&self.producer),
+            Seat::Proxy => self.proxy.as_ref(),
+            Seat::Standby => self.standby.as_ref(),
+            Seat::Nowhere => nowhere.as_ref(),
+        };
+        let host = host.ok_or_else(|| io::Error::other(format!("the lab has no place for {seat:?}")))?;
+        match &self.place {
+            Place::Docker(containers) if seat != Seat::Nowhere => {
+                containers.start(seat, argv, nofile).map_err(|e| io::Error::other(e.to_string()))
+            }
+            _ => {
+                let mut launch = Launch::new("/proc/self/exe").args(argv.iter().cloned());
+                launch.netns = Some(host.clone());
+                (launch.stdin, launch.stdout, launch.stderr) = (Stream::Pipe, Stream::Pipe, Stream::Inherit);
+                launch.nofile = Some(nofile);
+                launch.spawn().map(Running::Own)
+            }
+        }
     }
 
     /// The broker of a kind.
@@ -139,7 +198,10 @@ impl Lab {
     /// All that went wrong.
     pub fn close(self) -> Result<(), Vec<LabError>> {
         let all = self.brokers.into_iter().chain(self.standby_brokers);
-        let errors: Vec<LabError> = all.flat_map(Broker::close).collect();
+        let mut errors: Vec<LabError> = all.flat_map(Broker::close).collect();
+        if let Place::Docker(containers) = self.place {
+            errors.extend(containers.close());
+        }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 }

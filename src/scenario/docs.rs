@@ -99,6 +99,7 @@ fn takes(kind: Kind) -> String {
         Kind::Setting(range) => format!("`none` or a duration, {}", limits(&range)),
         Kind::Choice(choice) => words(choice),
         Kind::Choices(choice) => format!("one or a list of {}", words(choice)),
+        Kind::Images => "the name of an image, or a list of names".into(),
         Kind::Subject => words(&SubjectKind::ALL.map(SubjectKind::name)),
         Kind::Rate => "a rate: `1/s`, `10/s`, `1/30s`".into(),
         Kind::Phase => "`uniform`, `in-flight`, `after-heartbeat` or a duration".into(),

@@ -172,6 +172,12 @@ impl Act {
         matches!(self, Self::RebootHost | Self::FailOver)
     }
 
+    /// Whether it needs a router of the run's own, or brokers that are its children: there are none on docker networks.
+    #[must_use]
+    pub fn needs_namespaces(self) -> bool {
+        self.moves_the_address() || matches!(self, Self::RestartBroker | Self::AlarmBroker)
+    }
+
     /// Whether it is done to the broker's own host, so that nothing may stand between.
     #[must_use]
     pub fn moves_the_address(self) -> bool {

@@ -271,6 +271,9 @@ pub struct Gate {
 pub struct BrokerSettings {
     /// The kinds that the arms need, each once, in order.
     pub kinds: Vec<BrokerKind>,
+    /// Container images of the one broker, for the docker lab: each makes a run of its own. Without, the lab's own image.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub image: Vec<String>,
     /// RabbitMQ's own `heartbeat`; `None` leaves its default (60 s).
     pub heartbeat: Option<Setting>,
     /// RabbitMQ's `consumer_timeout`; `None` leaves its default.

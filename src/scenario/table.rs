@@ -82,6 +82,14 @@ const BROKER: &[Key] = &[
         &["type", "kinds"],
     ),
     optional(
+        "image",
+        Kind::Images,
+        "the lab's own image",
+        "image = \"rabbitmq:3.13-management\"",
+        "With `--lab docker`: the container image of the broker. Of a list, each makes a run of its own.",
+        &["images"],
+    ),
+    optional(
         "heartbeat",
         Kind::Setting(HEARTBEAT),
         "RabbitMQ's own, `60s`",

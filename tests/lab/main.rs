@@ -8,8 +8,10 @@
 mod blocking;
 mod certificate;
 mod common;
+mod docker;
 mod fault;
 mod inspect;
+mod inspect_now;
 mod jobs;
 mod kill;
 mod lab;

@@ -65,7 +65,7 @@ impl Run<'_> {
         if let Some(index) = self.children.iter().position(|child| child.name() == PEER) {
             // The reports of the one before end with it.
             self.children[index] =
-                Child::start(&["__peer"], PEER, index, &self.lab.server, self.clock, NOFILE, &self.sender)?;
+                Child::start(&["__peer"], PEER, index, (&self.lab, Seat::Server), self.clock, NOFILE, &self.sender)?;
         }
         Ok(self.broker_pids())
     }

@@ -21,6 +21,7 @@ pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
         nofile: NOFILE,
         router: RouterNs::Current,
         proxied: proxied(&job.plan),
+        namespaces_only: does(&job.plan, Act::needs_namespaces),
         standby: does(&job.plan, |act| act == Act::FailOver),
         middlebox: middlebox(&job.plan),
         // A virtual host each: clients of one virtual host talk to each other.
