@@ -22,7 +22,7 @@ pub(super) fn prepare(plan: &Plan) -> Result<DockerSpec, Failure> {
 /// Carries the job out and waits; whatever became of it, nothing is left on the Docker engine afterwards.
 pub(super) fn attended(job: &Job, file: &Path) -> Result<Ended, Failure> {
     let scenario = &job.plan.scenario;
-    let proxied = scenario.faults.iter().any(|fault| fault.act == Some(Act::FreezeProxy));
+    let proxied = scenario.faults.iter().any(|fault| fault.act.is_some_and(Act::in_proxy));
     let spec = Attend {
         run_id: job.run_id.clone(),
         args: vec!["__engine".into(), file.into()],

@@ -9,11 +9,11 @@ use futures::{StreamExt, TryStreamExt};
 use netlink_packet_core::{
     DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
-use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::link::{InfoData, InfoVeth};
-use rtnetlink::packet_route::neighbour::NeighbourState;
-use rtnetlink::packet_route::route::{RouteScope, RouteType};
+use rtnetlink::packet_route::neighbour::{NeighbourAttribute, NeighbourState};
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteScope, RouteType};
 use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage};
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use std::collections::HashMap;
 use std::fmt;
@@ -88,6 +88,13 @@ pub enum Op {
         /// The source address that the kernel chooses for it.
         source: Option<Ipv4Addr>,
     },
+    /// One address as a neighbour on a link, to be asked for by ARP.
+    OnLink {
+        /// The address.
+        to: Ipv4Addr,
+        /// The link.
+        link: String,
+    },
     /// A whole network as this host's own: every address in it can be bound and answers (`ip route add local`).
     Local {
         /// The network.
@@ -121,6 +128,7 @@ impl fmt::Display for Op {
             Self::Neighbour { link, address, .. } => write!(f, "neighbour {address} on {link}"),
             Self::Route { to, prefix, via, source: Some(s) } => write!(f, "route {to}/{prefix} via {via} src {s}"),
             Self::Route { to, prefix, via, source: None } => write!(f, "route {to}/{prefix} via {via}"),
+            Self::OnLink { to, link } => write!(f, "route {to}/32 on link {link}"),
             Self::Local { to, prefix } => write!(f, "local network {to}/{prefix}"),
             Self::Netem { link, .. } => write!(f, "netem on {link}"),
             Self::Sysctl { name, value } => write!(f, "sysctl net.{name}={value}"),
@@ -167,6 +175,54 @@ pub fn loopback_up(ns: &NetNs) -> io::Result<()> {
 /// When the kernel refuses the list.
 pub fn link_names(ns: &NetNs) -> io::Result<Vec<String>> {
     ns.run(|| Ok(nix::net::if_::if_nameindex()?.iter().map(|i| i.name().to_string_lossy().into_owned()).collect()))
+}
+
+/// Whether a namespace's kernel knows a hardware address for a neighbour, on any link: asked for and never answered is no.
+///
+/// # Errors
+/// When the kernel refuses the list.
+pub fn neighbour_is_known(ns: &NetNs, address: Ipv4Addr) -> io::Result<bool> {
+    ask(ns, async |handle| {
+        let mut all = handle.neighbours().get().set_address_family(AddressFamily::Inet).execute();
+        while let Some(neighbour) = all.try_next().await.map_err(plain)? {
+            let is_it = |a: &NeighbourAttribute| *a == NeighbourAttribute::Destination(address.into());
+            let hardware = |a: &NeighbourAttribute| matches!(a, NeighbourAttribute::LinkLayerAddress(_));
+            if neighbour.attributes.iter().any(is_it) && neighbour.attributes.iter().any(hardware) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    })
+}
+
+/// The gateway that a namespace's kernel sends packets for an address to; `None` where it is on a link or its own.
+///
+/// # Errors
+/// When there is no route to it.
+pub fn gateway_to(ns: &NetNs, address: Ipv4Addr) -> io::Result<Option<Ipv4Addr>> {
+    ask(ns, async |handle| {
+        let request = RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(address, 32).build();
+        let mut answers = handle.route().get(request).execute();
+        let route = answers.try_next().await.map_err(plain)?.ok_or(io::ErrorKind::NotFound)?;
+        Ok(route.attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::Gateway(RouteAddress::Inet(gateway)) => Some(*gateway),
+            _ => None,
+        }))
+    })
+}
+
+/// One question to the kernel of a namespace.
+fn ask<T: Send>(ns: &NetNs, question: impl AsyncFnOnce(Handle) -> io::Result<T> + Send) -> io::Result<T> {
+    ns.run(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(async {
+            let (connection, handle, _) = rtnetlink::new_connection()?;
+            let connection = tokio::spawn(connection);
+            let answer = question(handle).await;
+            connection.abort();
+            answer
+        })
+    })
 }
 
 /// Reads a setting under `/proc/sys/net`, named as in [`Op::Sysctl`].
@@ -279,6 +335,14 @@ async fn one(handle: &Handle, links: &mut HashMap<String, u32>, op: &Op) -> io::
             if let Some(source) = source {
                 route = route.pref_source(*source);
             }
+            handle.route().add(route.build()).execute().await.map_err(plain)
+        }
+        Op::OnLink { to, link } => {
+            let index = index_of(handle, links, link).await?;
+            let route = RouteMessageBuilder::<Ipv4Addr>::new()
+                .destination_prefix(*to, 32)
+                .output_interface(index)
+                .scope(RouteScope::Link);
             handle.route().add(route.build()).execute().await.map_err(plain)
         }
         Op::Local { to, prefix } => {

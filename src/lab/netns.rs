@@ -17,6 +17,10 @@ pub const PRODUCER: Ipv4Addr = Ipv4Addr::new(10, 250, 0, 2);
 
 /// The proxies' own address.
 const PROXY_LINK: Ipv4Addr = Ipv4Addr::new(10, 249, 0, 2);
+/// The gateway to the host that takes the servers' addresses over.
+pub const STANDBY: Ipv4Addr = Ipv4Addr::new(10, 248, 0, 2);
+/// The router's link to the servers.
+pub const TO_SERVERS: &str = "server";
 const SERVER_LINK: Ipv4Addr = Ipv4Addr::new(10, 252, 0, 2);
 /// All servers' addresses: 10.128.0.0/10.
 pub(super) const SERVERS: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 128, 0, 0), 10);
@@ -59,6 +63,7 @@ pub(super) struct Network {
     pub server: NetNs,
     pub producer: NetNs,
     pub proxy: Option<NetNs>,
+    pub standby: Option<NetNs>,
     pub clients: Vec<NetNs>,
 }
 
@@ -173,6 +178,7 @@ pub(super) fn build(spec: &LabSpec<'_>) -> Result<Network, LabError> {
     let create = |name: &str| NetNs::create(name).map_err(LabError::Network);
     let (server, producer) = (create("server")?, create("producer")?);
     let proxy = spec.proxied.then(|| create("proxy")).transpose()?;
+    let standby = spec.standby.then(|| create("standby")).transpose()?;
     let clients = spec.arms.iter().map(|arm| create(&arm.name)).collect::<Result<Vec<_>, _>>()?;
 
     let mut ops = base_ops();
@@ -185,7 +191,7 @@ pub(super) fn build(spec: &LabSpec<'_>) -> Result<Network, LabError> {
         apply(ns, &base_ops()).map_err(LabError::Network)?;
         set_sysctls(ns, arm)?;
     }
-    let network = Network { router, server, producer, proxy, clients };
+    let network = Network { router, server, producer, proxy, standby, clients };
     wire(spec, &network).map_err(LabError::Network)?;
     for (k, arm) in spec.arms.iter().enumerate() {
         if let Some(link) = &arm.link {
@@ -255,14 +261,27 @@ pub(super) fn set_sysctls(ns: &NetNs, arm: &ArmNet) -> Result<(), LabError> {
     Ok(())
 }
 
+/// A host that answers at the servers' addresses.
+fn host_of_brokers(leaf: &Leaf<'_>) -> Vec<Op> {
+    let mut ops = base_ops();
+    // Thousands of clients connect at once: no queue of the kernel may be shorter than the broker's own.
+    ops.push(sysctl("core.somaxconn", 65_535));
+    ops.push(sysctl("ipv4.tcp_max_syn_backlog", 65_535));
+    // By ARP it answers for its link's own address alone: one that is asked for is one that nobody has any more.
+    ops.push(sysctl("ipv4.conf.all.arp_ignore", 1));
+    ops.extend(leaf.own_ops());
+    ops.push(Op::Local { to: SERVERS.0, prefix: SERVERS.1 });
+    ops
+}
+
 fn wire(spec: &LabSpec<'_>, network: &Network) -> std::io::Result<()> {
-    let Network { router, server, producer, proxy, clients } = network;
+    let Network { router, server, producer, proxy, standby, clients } = network;
     let route = |(to, prefix): (Ipv4Addr, u8), via: Ipv4Addr| Op::Route { to, prefix, via, source: None };
     let everywhere = (Ipv4Addr::UNSPECIFIED, 0);
 
     let leaf = Leaf {
         ns: server,
-        link: "server".into(),
+        link: TO_SERVERS.into(),
         own_link: "eth0".into(),
         address: SERVER_LINK,
         number: 254,
@@ -274,15 +293,25 @@ fn wire(spec: &LabSpec<'_>, network: &Network) -> std::io::Result<()> {
     }
     ops.push(route((ADMIN, 32), SERVER_LINK));
     apply(router, &ops)?;
-    let mut ops = base_ops();
-    // Thousands of clients connect at once: no queue of the kernel may be shorter than the broker's own.
-    ops.push(sysctl("core.somaxconn", 65_535));
-    ops.push(sysctl("ipv4.tcp_max_syn_backlog", 65_535));
-    ops.extend(leaf.own_ops());
-    ops.push(Op::Local { to: SERVERS.0, prefix: SERVERS.1 });
+    let mut ops = host_of_brokers(&leaf);
     ops.push(Op::Address { link: "lo".into(), address: ADMIN, prefix: 32 });
     ops.push(route(everywhere, leaf.gateway()));
     apply(server, &ops)?;
+
+    if let Some(standby) = standby {
+        let leaf = Leaf {
+            ns: standby,
+            link: "standby".into(),
+            own_link: "eth0".into(),
+            address: STANDBY,
+            number: 251,
+            group: 0,
+        };
+        apply(router, &leaf.router_ops())?;
+        let mut ops = host_of_brokers(&leaf);
+        ops.push(route(everywhere, leaf.gateway()));
+        apply(standby, &ops)?;
+    }
 
     if let Some(proxy) = proxy {
         let leaf = Leaf {

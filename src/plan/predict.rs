@@ -327,7 +327,7 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
             settings.subject
         ));
     }
-    if fault.act == Some(Act::KillBroker) {
+    if fault.act.is_some_and(Act::ends_processes) {
         return Err("the broker's kernel ends the connection, at once or when it is spoken to".to_string());
     }
     if let Some(middlebox) = fault.middlebox.filter(|middlebox| !middlebox.silent()) {
@@ -338,7 +338,18 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
                 .to_string()
         });
     }
-    if fault.act == Some(Act::RebootHost) {
+    if fault.act == Some(Act::AlarmBroker) {
+        return Err("nothing of the connection is wrong: whoever publishes is blocked".to_string());
+    }
+    if fault.act == Some(Act::WithholdReply) {
+        return Err("the next reply begins to arrive; the model knows silence from the fault on".to_string());
+    }
+    if fault.act == Some(Act::VanishHost) {
+        return Err(
+            "the router answers with ICMP host unreachable, which undoes back-off; the model knows silence".to_string()
+        );
+    }
+    if fault.act.is_some_and(Act::forgets) && fault.drop.is_none() {
         return Err(
             "the broker's kernel answers the next segment with a RST; the model knows no connection that is forgotten"
                 .to_string(),
@@ -386,10 +397,10 @@ fn lives_until_the_cut(case: &Case, cut: Duration) -> Result<(), String> {
 fn kind(fault: &Fault) -> FaultKind {
     match fault.act {
         Some(Act::FreezeBroker) => return FaultKind::FrozenPeer,
-        Some(Act::FreezeProxy) => return FaultKind::FrozenProxy,
+        Some(Act::FreezeProxy | Act::SwallowProxy) => return FaultKind::FrozenProxy,
         // The client hears nothing, and nothing that it sends gets through. What the broker is told stays with the broker.
         Some(Act::ForgetEntry) => return FaultKind::Both,
-        Some(Act::KillBroker | Act::RebootHost) | None => {}
+        Some(_) | None => {}
     }
     match (fault.drop.to_broker, fault.drop.to_client) {
         (true, true) => FaultKind::Both,

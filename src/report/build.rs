@@ -3,8 +3,8 @@
 use super::CellRows;
 use super::asked;
 use super::beside;
-use super::made;
 use super::ledger;
+use super::made;
 use super::sentences;
 use super::silence;
 use super::summary::{
@@ -134,7 +134,7 @@ fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) 
         subject: arm.settings.subject.name().to_string(),
         broker: arm.settings.subject.broker().name().to_string(),
         fault: fault.name().to_string(),
-        scope: fault.scope.name().to_string(),
+        scope: fault.reach().to_string(),
         control: fault.is_control(),
         counts,
         detected_share: (!certified.is_empty()).then(|| Share::of(counts.detected, certified.len())),

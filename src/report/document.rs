@@ -3,8 +3,8 @@
 
 use super::beside;
 use super::cells;
-use super::made;
 use super::ledger;
+use super::made;
 use super::options;
 use super::price;
 use super::sentences;

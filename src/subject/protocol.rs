@@ -87,17 +87,6 @@ pub enum Command {
         /// The connection.
         tuple: Tuple,
     },
-    /// Proxy: stand between this trial's client and the broker.
-    Relay {
-        /// The trial.
-        trial: TrialId,
-        /// Where the client finds the broker.
-        listen: SocketAddrV4,
-        /// Where it is.
-        upstream: SocketAddrV4,
-        /// The trial's queue: who subscribes to it is the consumer.
-        queue: String,
-    },
     /// Subject: a bare TCP writer whose peer does not read may begin to fill the peer's window.
     Fill {
         /// The trial.
@@ -228,7 +217,6 @@ mod tests {
                 interval: Duration::from_secs(1),
                 task: Some(Task { message: Message::Celery("t".into()), declare: true, first_due: Some(Offset(7)) }),
             },
-            Command::Relay { trial: 5, listen: server, upstream: server, queue: "q".into() },
             Command::Inspect { trial: 5, attempt: 2, tuple: Tuple { local: server, peer: server } },
             Command::Fill { trial: 4 },
             Command::Republish { trial: 5, message: 6 },

@@ -99,9 +99,6 @@ impl Role for Subjects {
                     self.reporter.event(self.reporter.now(), trial, Kind::Options { attempt, effective });
                 }
             }
-            Command::Relay { trial, .. } => {
-                self.reporter.note(format!("a subject is no proxy; trial {trial} ignored"));
-            }
             Command::Publish { trial, .. } | Command::Republish { trial, .. } => {
                 self.reporter.note(format!("a subject does not publish; trial {trial} ignored"));
             }

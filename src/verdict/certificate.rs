@@ -96,7 +96,7 @@ pub(super) fn objection(
     let control = fault.is_control();
     let hears_nothing = drop.to_client || (fault.act.is_some() && fault.silent());
     // What is lost while the host forgets was looked at in the act's own proof.
-    let moment = fault.act == Some(Act::RebootHost);
+    let moment = fault.act.is_some_and(Act::forgets);
     let dropped_outside =
         !moment && ((!drop.to_broker && c.dropped_to_broker > 0) || (!drop.to_client && c.dropped_to_client > 0));
     let lost_otherwise = (drop.to_broker && c.lost_to_broker() > 0) || (drop.to_client && c.lost_to_client() > 0);

@@ -22,11 +22,14 @@ mod lab;
 mod links;
 mod middlebox;
 mod observe;
+mod peers;
 #[path = "../support/place.rs"]
 mod place;
+mod proxies;
 mod reap;
 mod reaper;
 mod rootless;
 mod supervisor;
 mod support;
 mod vm;
+mod written;

@@ -72,6 +72,9 @@ impl Run<'_> {
         }
         if scenario.arms.iter().any(|a| a.settings.subject.broker() == BrokerKind::None) {
             add(&["__peer"], PEER, Seat::Server)?;
+            if lab.standby.is_some() {
+                add(&["__peer"], "peer of the other host", Seat::Standby)?;
+            }
         }
         if scenario.load_interval.is_some()
             && scenario.arms.iter().any(|a| a.settings.subject.broker() != BrokerKind::None)
@@ -89,7 +92,12 @@ impl Run<'_> {
         }
         if lab.proxy.is_some() {
             for trial in &self.plan.trials {
-                add(&["__proxy"], &format!("{PROXY} {}", trial.id), Seat::Proxy)?;
+                let port = scenario.arms[trial.arm].settings.subject.broker().port();
+                let listen = SocketAddrV4::new(trial.server, port).to_string();
+                let (id, upstream) = (trial.id.to_string(), SocketAddrV4::new(ADMIN, port).to_string());
+                let queue = queue(self.plan, trial.id);
+                let role = ["__proxy", "--trial", &id, "--listen", &listen, "--upstream", &upstream, "--queue", &queue];
+                add(&role, &format!("{PROXY} {id}"), Seat::Proxy)?;
             }
         }
         if let Some(database) = &self.lab.database {
@@ -147,27 +155,7 @@ impl Run<'_> {
         Some(adapter.program(settings, &place))
     }
 
-    /// The proxies listen before the first client looks for them.
-    pub(super) fn open_proxies(&mut self) {
-        for (index, trial) in
-            self.proxy_pids().into_iter().map(|(trial, _)| trial).collect::<Vec<_>>().into_iter().enumerate()
-        {
-            let Some(planned) = self.plan.trial(trial) else { continue };
-            let kind = self.plan.scenario.arms[planned.arm].settings.subject.broker();
-            let first = self.children.len() - self.plan.trials.len();
-            let (listen, upstream) =
-                (SocketAddrV4::new(planned.server, kind.port()), SocketAddrV4::new(ADMIN, kind.port()));
-            self.children[first + index].send(&Command::Relay {
-                trial,
-                listen,
-                upstream,
-                queue: queue(self.plan, trial),
-            });
-        }
-    }
-
     pub(super) fn open_all(&mut self) {
-        self.open_proxies();
         let plan = self.plan;
         if let Some(settings) = &plan.scenario.reaper {
             let first = plan::first_sweep(plan.scenario.seed, settings.interval);

@@ -145,6 +145,12 @@ pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Re
             "the PostgreSQL of `[reaper] store` is started on this machine alone; run it with --lab netns",
         ));
     }
+    if spec.namespaces_only {
+        return Err(cannot(
+            "a host that vanishes or moves, and a broker that is started again or told to raise its alarm, need namespaces of \
+             the run's own; run it with --lab netns or vm",
+        ));
+    }
     let api = Api::usable()?;
     // From here on whatever fails takes with it what was made until then.
     let mut containers = Containers {
@@ -183,6 +189,8 @@ pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Re
         server: seats.server.ns,
         producer: seats.producer.ns,
         proxy: seats.proxy.map(|seat| seat.ns),
+        standby: None,
+        standby_brokers: Vec::new(),
         clients: seats.arms.into_iter().map(|seat| seat.ns).collect(),
         brokers,
         database: None,
@@ -265,6 +273,7 @@ impl Containers {
             Seat::Server => Some(&self.server),
             Seat::Producer => Some(&self.producer),
             Seat::Proxy => self.proxy.as_ref(),
+            Seat::Standby => None,
             Seat::Nowhere => None,
         };
         let container = container.ok_or_else(|| cannot(format!("there is no container for {seat:?}")))?;
