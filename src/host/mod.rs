@@ -24,4 +24,5 @@ pub mod programs;
 pub mod secret;
 pub mod signals;
 pub mod supervise;
+pub mod tbf;
 pub mod userns;
