@@ -15,6 +15,7 @@ mod amqp;
 mod broker;
 mod code_path;
 mod error;
+mod links;
 mod netns;
 mod rabbitmq;
 mod redis;
@@ -73,6 +74,7 @@ pub struct Lab {
     pub clients: Vec<NetNs>,
     /// The brokers, in the order of the settings; `BrokerKind::None` has none.
     pub brokers: Vec<Broker>,
+    links: links::Links,
 }
 
 impl Lab {
@@ -85,7 +87,7 @@ impl Lab {
     pub fn build(spec: &LabSpec<'_>, patience: &Patience) -> Result<Self, LabError> {
         let programs = Programs::locate(&spec.brokers.kinds)?;
         netns::validate(&spec.arms)?;
-        let network = netns::build(spec)?;
+        let network = netns::build(spec, patience.clock)?;
         let mut brokers = Vec::new();
         std::thread::scope(|scope| {
             let starts: Vec<_> = spec
@@ -110,14 +112,20 @@ impl Lab {
             }
             first_error.map_or(Ok(()), Err)
         })?;
-        let netns::Network { router, server, producer, proxy, clients } = network;
-        Ok(Self { router, server, producer, proxy, clients, brokers })
+        let netns::Network { router, server, producer, proxy, clients, links } = network;
+        Ok(Self { router, server, producer, proxy, clients, brokers, links })
     }
 
     /// The broker of a kind.
     #[must_use]
     pub fn broker(&self, kind: BrokerKind) -> Option<&Broker> {
         self.brokers.iter().find(|b| b.kind == kind)
+    }
+
+    /// What stands in for what this kernel lacks, a line each.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.links.notes
     }
 
     /// Ends every broker and lets the namespaces go; goes on past errors.

@@ -26,6 +26,8 @@ pub enum OptionName {
     HeartbeatThread,
     /// A call that waits for its reply at the cut.
     SyncCall,
+    /// A command at intervals, and silence in between.
+    Ping,
     /// When a message is acknowledged.
     Ack,
     /// AMQP's largest frame.
@@ -44,7 +46,7 @@ pub enum OptionName {
 
 impl OptionName {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::ConnectTimeout,
         Self::ReadTimeout,
         Self::Keepalive,
@@ -52,6 +54,7 @@ impl OptionName {
         Self::Heartbeat,
         Self::HeartbeatThread,
         Self::SyncCall,
+        Self::Ping,
         Self::Prefetch,
         Self::Ack,
         Self::FrameMax,
@@ -73,6 +76,7 @@ impl OptionName {
             Self::Heartbeat => "heartbeat",
             Self::HeartbeatThread => "heartbeat_thread",
             Self::SyncCall => "sync_call",
+            Self::Ping => "ping",
             Self::Prefetch => "prefetch",
             Self::Ack => "ack",
             Self::FrameMax => "frame_max",
@@ -148,6 +152,8 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
             why: "a real worker makes its own calls; a task with an ETA in flight forces one: `[load] eta`",
         },
         (_, O::Client) => NO_NATIVE,
+        (S::RedisBlocking, O::Ping) => Applies::Yes,
+        (_, O::Ping) => Applies::No { why: "PING is a command of Redis; it is for a `redis-blocking` subject" },
 
         (S::TcpReader | S::RedisBlocking | S::AmqpBlocking, O::ReadTimeout) => Applies::Yes,
         (S::TcpWriter, O::ReadTimeout) => {
@@ -211,8 +217,8 @@ mod tests {
             }
         }
         // 6 for the five of our own, read_timeout for the three that block, 4 of AMQP for each of its clients and 2 for the
-        // one that blocks, peer_reads for the writer, and 9 of Celery's.
-        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 1 + 9);
+        // one that blocks, peer_reads for the writer, ping for Redis, and 9 of Celery's.
+        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 1 + 1 + 9);
     }
 
     #[test]

@@ -70,6 +70,7 @@ impl Setup {
             ack: lapin.then_some(Ack::Late),
             frame_max: lapin.then_some(4096),
             peer_reads: true,
+            ping: None,
             link: None,
             heartbeat_thread: None,
             sync_call: None,

@@ -155,6 +155,7 @@ pub fn settings(subject: SubjectKind) -> Settings {
         ack: None,
         frame_max: None,
         peer_reads: true,
+        ping: None,
         link: None,
         heartbeat_thread: None,
         sync_call: None,

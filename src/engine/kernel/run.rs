@@ -190,6 +190,7 @@ impl<'a> Run<'a> {
             facts.phases_s.insert(format!("{} start", broker.kind), seconds(broker.startup));
             facts.sources.extend(broker.unlike_stock.iter().map(|what| format!("start of {}: {what}", broker.kind)));
         }
+        facts.sources.extend(lab.notes().iter().cloned());
         let layout = layout(plan);
         let table =
             FaultTable::install_as(layout, &lab.router, clock).map_err(|e| EngineError::Cannot(e.to_string()))?;
