@@ -5,7 +5,8 @@ use halfopen::events::{Event, Kind};
 use halfopen::plan::Plan;
 use halfopen::scenario::{Act, Directions, Fault, Middlebox, Scope, profile};
 use halfopen::store;
-use halfopen::verdict::{judge, judge_gates};
+use halfopen::verdict::gate::judge_gates;
+use halfopen::verdict::judge;
 use std::path::Path;
 
 /// Under a name for people, another fault in the place of this one.
@@ -16,17 +17,20 @@ fn others(fault: &Fault) -> Vec<(String, Fault)> {
         (name.to_string(), Fault { drop, act: None, middlebox: None, idle: None, ..fault.clone() })
     });
     let nothing = Directions::default();
-    let acts = [Act::FreezeBroker, Act::KillBroker].into_iter().map(|act| {
-        let changed = Fault { drop: nothing, act: Some(act), middlebox: None, idle: None, ..fault.clone() };
-        (act.name().to_string(), changed)
-    });
     let boxes = ["nat-expired", "nat-reset", "nat-loose", "firewall-forgets"].into_iter().map(|name| {
         let middlebox: Option<Middlebox> = profile::builtin(name).and_then(|profile| profile.middlebox);
         let changed = Fault { drop: nothing, act: Some(Act::ForgetEntry), middlebox, ..fault.clone() };
         (name.to_string(), changed)
     });
-    let same = |other: &Fault| (other.drop, other.act, other.middlebox) == (fault.drop, fault.act, fault.middlebox);
-    dropping.chain(acts).chain(boxes).filter(|(_, other)| !same(other)).collect()
+    // What vouches for an act is a look at that act: another act in its place would go by a look at something else.
+    let boxes = boxes.filter(|_| fault.act.is_none_or(|act| act == Act::ForgetEntry));
+    let same = |other: &Fault| {
+        // A firewall without translation that forgets a connection is a black hole for it: there is no difference to notice.
+        let dark = |f: &Fault| f.drop == way(true, true) || f.middlebox.is_some_and(|b| !b.nat && b.silent());
+        (other.drop, other.act, other.middlebox) == (fault.drop, fault.act, fault.middlebox)
+            || (dark(other) && dark(fault))
+    };
+    dropping.chain(boxes).filter(|(_, other)| !same(other)).collect()
 }
 
 /// Whether every gate holds that looks at what these events show.
