@@ -3,6 +3,7 @@
 //! The rooms and what each may import are in `docs/architecture.md`; `tests/architecture.rs` holds the code to it.
 
 pub mod advise;
+pub mod attribute;
 pub mod cli;
 pub mod clients;
 pub mod config;

@@ -22,6 +22,7 @@ Examples:
   halfopen list                                 the scenarios, each with its question and length
   halfopen run scenarios/first-look.toml        real brokers, real consumers, real half-open sockets
   halfopen run scenarios/one-way.toml --dry-run what it would create, with which privileges, for how long
+  halfopen attribute stuck.csv                  which timer made your stuck durations
   halfopen report runs/one-way                  render a recorded run again, offline, without root
 
 Exit codes: 0 every gate held, 1 a gate failed, 2 wrong usage or scenario, 3 this machine can't run it,
@@ -34,6 +35,8 @@ pub enum Command {
     Run(RunArgs),
     /// Say who would notice, when, and why not the others: for a scenario, or for settings that you have
     Predict(PredictArgs),
+    /// Say which timer made a sample of stuck durations, and which ones certainly did not
+    Attribute(super::attribute::AttributeArgs),
     /// Look at a live process: for each of its connections who would notice a silent cut, and when
     Inspect(super::inspect::InspectArgs),
     /// Run the same settings in virtual time and in namespaces, and say where model and labs agree

@@ -10,6 +10,7 @@ macro_rules! say {
 }
 
 mod args;
+mod attribute;
 mod clean;
 mod conformance;
 mod doctor;
@@ -49,6 +50,7 @@ pub fn main(args: &[OsString]) -> u8 {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Predict(args) => predict::predict(&args),
+        Command::Attribute(args) => attribute::attribute(&args),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Conformance(args) => conformance::conformance(&args),
         Command::Report(args) => report::report(&args),

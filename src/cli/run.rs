@@ -161,6 +161,7 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
         _ if arm.settings.ping.is_some() => Some("ping"),
         (_, false) => Some("peer_reads = false"),
         (Some(_), _) => Some("link"),
+        _ if arm.settings.work.is_some() => Some("work"),
         _ => None,
     };
     let scenario = &ready.plan.scenario;

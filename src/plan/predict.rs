@@ -31,8 +31,6 @@ const DELAYED_ACK: Duration = Duration::from_millis(40);
 const FILLING: Duration = Duration::from_millis(300);
 /// Redis looks for expired BRPOPs at its tenth of a second (`hz 10`).
 const REDIS_TICK: Duration = Duration::from_millis(100);
-/// The work on a message before a late acknowledgement, as the subjects do it.
-const WORK: Duration = Duration::from_millis(50);
 
 /// Retransmission timeouts that are tried between the least and the most.
 const MOST_TIMEOUTS: u32 = 256;
@@ -366,6 +364,11 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
     if let Some(why) = settings.link.and_then(|link| link.unknown_to_the_model()) {
         return Err(why.to_string());
     }
+    if let (Some(work), Some(every)) = (settings.work, scenario.load_of(arm))
+        && work >= every
+    {
+        return Err("a message's work is not done when the next one comes; the model knows no backlog".to_string());
+    }
     let told = settings.subject.broker() == BrokerKind::Rabbitmq && !fault.drop.to_client;
     if told && scenario.broker.consumer_timeout.is_some_and(|limit| limit < scenario.horizon + Duration::from_secs(60))
     {
@@ -468,7 +471,7 @@ fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Durati
             traffic.broker_messages = load;
             traffic.client_acks = load.is_some();
             traffic.ack_after =
-                if arm.settings.ack == Some(crate::scenario::Ack::Late) { WORK } else { Duration::ZERO };
+                if arm.settings.ack == Some(crate::scenario::Ack::Late) { arm.settings.work() } else { Duration::ZERO };
             if arm.settings.sync_call.is_some() {
                 conditions.synchronous_call = true;
                 conditions.state = State::InFlight;

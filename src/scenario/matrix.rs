@@ -30,6 +30,8 @@ pub enum OptionName {
     Ping,
     /// When a message is acknowledged.
     Ack,
+    /// How long the work on a message takes.
+    Work,
     /// AMQP's largest frame.
     FrameMax,
     /// Whether the embedded peer reads what it is sent.
@@ -46,7 +48,7 @@ pub enum OptionName {
 
 impl OptionName {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::ConnectTimeout,
         Self::ReadTimeout,
         Self::Keepalive,
@@ -57,6 +59,7 @@ impl OptionName {
         Self::Ping,
         Self::Prefetch,
         Self::Ack,
+        Self::Work,
         Self::FrameMax,
         Self::PeerReads,
         Self::Link,
@@ -79,6 +82,7 @@ impl OptionName {
             Self::Ping => "ping",
             Self::Prefetch => "prefetch",
             Self::Ack => "ack",
+            Self::Work => "work",
             Self::FrameMax => "frame_max",
             Self::PeerReads => "peer_reads",
             Self::Link => "link",
@@ -144,6 +148,9 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
 
         // kombu hands `broker_transport_options.read_timeout` to py-amqp, which makes it SO_RCVTIMEO (amqp/transport.py).
         (S::Celery, O::ReadTimeout | O::Heartbeat | O::Prefetch | O::Ack | O::Client) => Applies::Yes,
+        (S::Celery, O::Work) => {
+            Applies::No { why: "its tasks work as `clients/celery` has them; a task with an ETA waits: `[load] eta`" }
+        }
         (S::Celery, O::FrameMax) => Applies::No { why: "py-amqp takes the broker's; write `client` if you must" },
         (S::Celery, O::HeartbeatThread) => {
             Applies::No { why: "Celery ticks its heartbeats on the thread that consumes, and offers no other" }
@@ -169,6 +176,11 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
         }
         (S::Lapin | S::RedisBlocking | S::AmqpBlocking | S::Celery, O::PeerReads) => {
             Applies::No { why: "a real broker always reads; it is for a `tcp-writer` against the embedded peer" }
+        }
+
+        (S::Lapin | S::AmqpBlocking | S::RedisBlocking, O::Work) => Applies::Yes,
+        (S::TcpReader | S::TcpWriter, O::Work) => {
+            Applies::No { why: "what a bare TCP connection carries is read and done with" }
         }
 
         (S::Lapin | S::AmqpBlocking, O::Heartbeat | O::Prefetch | O::Ack | O::FrameMax) => Applies::Yes,
@@ -217,8 +229,8 @@ mod tests {
             }
         }
         // 6 for the five of our own, read_timeout for the three that block, 4 of AMQP for each of its clients and 2 for the
-        // one that blocks, peer_reads for the writer, ping for Redis, and 9 of Celery's.
-        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 1 + 1 + 9);
+        // one that blocks, work for the three with a broker, peer_reads for the writer, ping for Redis, and 9 of Celery's.
+        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 3 + 1 + 1 + 9);
     }
 
     #[test]

@@ -166,6 +166,9 @@ pub struct Settings {
     pub prefetch: Option<u16>,
     /// Acknowledgement, where the subject has one.
     pub ack: Option<Ack>,
+    /// How long the work on a message takes, as asked; [`Self::work`] has what it is when nobody asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Duration>,
     /// AMQP `frame_max` to ask for, in bytes, where the subject has one.
     pub frame_max: Option<u32>,
     /// Whether the embedded peer reads what a bare TCP writer sends. If not, the writer fills the peer's window before
@@ -190,6 +193,20 @@ pub struct Settings {
     /// Options in the client's own words, for a subject that is a program of somebody else's. They go to it as they stand.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub client: Map<String, Value>,
+}
+
+/// The work on a message from RabbitMQ when nobody asks for another: long enough to tell the delivery from its
+/// acknowledgement, short beside every timer.
+const WORK: Duration = Duration::from_millis(50);
+
+impl Settings {
+    /// How long the work on a message takes. A `BRPOP` has nothing to acknowledge afterwards, so there it takes no time
+    /// unless asked.
+    #[must_use]
+    pub fn work(&self) -> Duration {
+        let usual = if self.subject.broker() == BrokerKind::Rabbitmq { WORK } else { Duration::ZERO };
+        self.work.unwrap_or(usual)
+    }
 }
 
 fn yes() -> bool {

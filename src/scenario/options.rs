@@ -187,6 +187,15 @@ pub(super) const OPTIONS: &[Key] = &[
         &["acks", "acks_late"],
     ),
     optional(
+        "work",
+        Kind::Time(Limits { min: ms(1), max: DAY, step: ms(1), usual: (ms(1), DAY) }),
+        "`50ms` on RabbitMQ, nothing on Redis",
+        "work = \"17m\"",
+        "How long the work on a message takes. An asynchronous client works on as many at once as its prefetch allows, a \
+         blocking one on one after the other and does nothing else meanwhile.",
+        &["task_duration", "work_time"],
+    ),
+    optional(
         "frame_max",
         Kind::Integer { min: 4_096, max: 131_072 },
         "`4096`",

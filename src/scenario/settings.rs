@@ -87,6 +87,7 @@ impl<'a> Options<'a> {
                 None if subject == SubjectKind::Celery => Ack::Early,
                 _ => Ack::Late,
             }),
+            work: fields("work", OptionName::Work).and_then(|fields| fields.time("work")),
             frame_max: has(OptionName::FrameMax).then(|| {
                 let number = fields("frame_max", OptionName::FrameMax).and_then(|fields| fields.int("frame_max"));
                 number.and_then(|number| u32::try_from(number).ok()).unwrap_or(4_096)

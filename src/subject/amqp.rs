@@ -21,9 +21,6 @@ use tokio::net::{TcpSocket, TcpStream};
 /// 131,072 bytes is 8 MB.
 pub(super) const FRAME_MAX: u32 = 4096;
 
-/// The work that a message stands for: an early acknowledgement comes before it, a late one after it.
-pub(super) const WORK: Duration = Duration::from_millis(50);
-
 /// AMQP counts heartbeats in whole seconds; a fraction is rounded up, so that asking for some never means none.
 pub(super) fn whole_seconds(heartbeat: Duration) -> u16 {
     u16::try_from(heartbeat.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u16::MAX)

@@ -5,7 +5,7 @@
 //! synchronous call the thread polls until the harness' word, as Celery's event loop does, then calls `basic.qos` and
 //! blocks until its reply.
 
-use super::amqp::{FRAME_MAX, WORK, whole_seconds};
+use super::amqp::{FRAME_MAX, whole_seconds};
 use super::amqp_handshake::{Agreed, Wishes, is_qos_ok, qos, shake_hands};
 use super::amqp_heartbeat::Heartbeat;
 use super::amqp_ticker::{Ticker, missed};
@@ -200,17 +200,27 @@ impl Consumer<'_> {
         };
         let attempt = self.attempt;
         self.trial.event_at(at, Kind::Delivered { attempt, message, redelivered });
-        // A task that its reaper has failed meanwhile is not worked on, only taken out of the queue.
-        let begun = self.trial.begin_work(attempt, message);
-        if begun && self.trial.settings.ack.unwrap_or(Ack::Late) == Ack::Late && self.trial.stop.wait(WORK) {
-            return Ok(());
+        let settings = &self.trial.settings;
+        let late = settings.ack.unwrap_or(Ack::Late) == Ack::Late;
+        // What follows an early acknowledgement takes no time unless the scenario says how long.
+        let work = if late { settings.work() } else { settings.work.unwrap_or_default() };
+        if !late {
+            self.acknowledge(tag, message)?;
         }
-        if begun {
+        // A task that its reaper has failed meanwhile is not worked on, only taken out of the queue.
+        if self.trial.begin_work(attempt, message) {
+            if self.trial.stop.wait(work) {
+                return Ok(());
+            }
             self.trial.finish_work(attempt, message);
         }
+        if late { self.acknowledge(tag, message) } else { Ok(()) }
+    }
+
+    fn acknowledge(&mut self, tag: u64, message: u64) -> Result<(), Failure> {
         let ack = basic::Ack { delivery_tag: tag, multiple: false };
         self.wire.send(AMQPClass::Basic(basic::AMQPMethod::Ack(ack)))?;
-        self.trial.event(Kind::Acked { attempt, message });
+        self.trial.event(Kind::Acked { attempt: self.attempt, message });
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 //! One tokio task a connection, beside the thread that `lapin` itself starts for each. The notice is the first error
 //! that the consumer's stream returns; `lapin` has no read timeout, its heartbeat check is what bounds silence.
 
-use super::amqp::{self, FRAME_MAX, WORK, Wishes, whole_seconds};
+use super::amqp::{self, FRAME_MAX, Wishes, whole_seconds};
 use super::attempts::{End, Trial};
 use super::{causes, socket};
 use crate::events::{Cause, EffectiveOptions, How, Kind, Tuple};
@@ -166,14 +166,14 @@ fn handle(trial: &Arc<Trial>, attempt: u32, at: Offset, delivery: Delivery) {
 /// The work, written down in the task store where there is one: off the runtime's threads, since a store can be busy.
 async fn work(trial: &Arc<Trial>, attempt: u32, message: u64) {
     if trial.tasks.is_none() {
-        tokio::time::sleep(WORK).await;
+        tokio::time::sleep(trial.settings.work()).await;
         return;
     }
     let own = trial.clone();
     let begun = tokio::task::spawn_blocking(move || own.begin_work(attempt, message)).await;
     // What is not there to be begun is acknowledged without work: it was failed meanwhile, or is done.
     if begun.unwrap_or(false) {
-        tokio::time::sleep(WORK).await;
+        tokio::time::sleep(trial.settings.work()).await;
         let own = trial.clone();
         let _ = tokio::task::spawn_blocking(move || own.finish_work(attempt, message)).await;
     }

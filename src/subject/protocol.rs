@@ -171,6 +171,7 @@ mod tests {
             tcp_user_timeout: Setting::None,
             heartbeat: Some(Setting::None),
             prefetch: Some(4),
+            work: None,
             ack: None,
             frame_max: None,
             peer_reads: false,

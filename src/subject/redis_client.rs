@@ -118,8 +118,8 @@ fn pop_until_it_ends(trial: &Trial, attempt: u32, connection: &mut Connection, w
             Ok(Some((_, payload))) => match payload.parse() {
                 Ok(message) => {
                     trial.event_at(at, Kind::Delivered { attempt, message, redelivered: false });
-                    // There is no work to wait for: a message is done as soon as it was begun.
-                    if trial.begin_work(attempt, message) {
+                    // The end of the trial ends the work too; the next read finds the socket shut down.
+                    if trial.begin_work(attempt, message) && !trial.stop.wait(trial.settings.work()) {
                         trial.finish_work(attempt, message);
                     }
                 }

@@ -8,7 +8,7 @@ mod duration;
 mod offset;
 mod pace;
 
-pub use calendar::{iso_8601, utc_date_time};
+pub use calendar::{iso_8601, parse_instant, utc_date_time};
 pub use duration::{DurationError, Setting, parse_duration, parse_rate, print_duration, seconds};
 pub use offset::Offset;
 pub use pace::Pace;

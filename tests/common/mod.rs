@@ -68,6 +68,7 @@ impl Setup {
             heartbeat: lapin.then(|| setting(self.heartbeat_s)),
             prefetch: lapin.then_some(4),
             ack: lapin.then_some(Ack::Late),
+            work: None,
             frame_max: lapin.then_some(4096),
             peer_reads: true,
             ping: None,

@@ -153,6 +153,7 @@ pub fn settings(subject: SubjectKind) -> Settings {
         heartbeat: None,
         prefetch: None,
         ack: None,
+        work: None,
         frame_max: None,
         peer_reads: true,
         ping: None,

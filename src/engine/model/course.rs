@@ -1,6 +1,5 @@
 //! The course of one trial: when its connection ends for whom, and what its client does then.
 
-use super::WORK;
 use super::draw::{self, Schedule};
 use super::path::{self, FarReason, Lost};
 use crate::plan::{Plan, Trial};
@@ -70,7 +69,7 @@ impl<'p> Course<'p> {
         let schedule =
             scenario.load_of(&scenario.arms[trial.arm]).map(|every| Schedule::new(Offset::ZERO, every, trial.id));
         let mut phases = draw::phases(scenario.seed, &arm.name, trial);
-        draw::align(&mut phases, case, schedule, cut, WORK);
+        draw::align(&mut phases, case, schedule, cut, arm.settings.work());
         let trace = step(case, &phases);
         let client_data = path::of_client(case, &phases);
         let broker_data =

@@ -4,7 +4,6 @@
 //! what was not pushed waits for the next consumer. What is left out: more than the first message getting through
 //! before the sender stalls for want of acknowledgements, and the order of redelivered ones among the others.
 
-use super::WORK;
 use super::course::Course;
 use super::draw::Schedule;
 use crate::events::Kind;
@@ -72,7 +71,11 @@ pub fn events(course: &Course<'_>) -> Vec<(Offset, Kind)> {
             let first = message.deliveries.iter().min_by_key(|(at, ..)| *at);
             if let Some(&(at, attempt, _)) = first.filter(|(at, ..)| message.reaped.is_none_or(|reaped| *at < reaped)) {
                 let late = course.arm.settings.ack != Some(Ack::Early);
-                let work = if kind.broker() == BrokerKind::Rabbitmq && late { WORK } else { Duration::ZERO };
+                let work = if kind.broker() == BrokerKind::Rabbitmq && late {
+                    course.arm.settings.work()
+                } else {
+                    Duration::ZERO
+                };
                 say(at, Kind::Started { attempt, message: id });
                 say(at + work, Kind::Finished { attempt, message: id });
             }
@@ -176,7 +179,7 @@ fn before_notice(course: &Course<'_>, at: Offset, attempt: u32) -> bool {
 /// had not acknowledged.
 fn rabbitmq(course: &Course<'_>) -> Vec<Message> {
     let settings = &course.arm.settings;
-    let work = if settings.ack == Some(Ack::Early) { Duration::ZERO } else { WORK };
+    let work = if settings.ack == Some(Ack::Early) { Duration::ZERO } else { settings.work() };
     let room = match settings.prefetch {
         None | Some(0) => usize::MAX,
         Some(n) => usize::from(n),
@@ -305,7 +308,7 @@ fn reap(course: &Course<'_>, messages: &mut [Message]) {
                     Some((at, attempt)) => {
                         message.deliveries.push((at, attempt, false));
                         if acknowledges {
-                            message.acks.push((at + WORK, attempt));
+                            message.acks.push((at + course.arm.settings.work(), attempt));
                         }
                     }
                     None if begun.is_none_or(|at| at > third) => message.reaped = Some(third),

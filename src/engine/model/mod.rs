@@ -27,9 +27,6 @@ use std::path::Path;
 use std::time::Duration;
 use thiserror::Error;
 
-/// The work that a message stands for, as in the subjects: a late acknowledgement comes after it.
-const WORK: Duration = Duration::from_millis(50);
-
 /// More messages than this would fill memory and disk with what a smaller run shows as well.
 const MOST_MESSAGES: f64 = 5e6;
 
