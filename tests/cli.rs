@@ -47,8 +47,9 @@ fn wrong_usage_is_refused_before_anything_is_made() {
     refused(&missing, 2, &["nowhere.toml", "can't read the scenario", "halfopen list"], &out);
     let long = output(&["run", scenario, "--out", place, "--max-time", "5s"]);
     refused(&long, 2, &["--max-time allows 5s"], &out);
-    let docker = output(&["run", scenario, "--out", place, "--lab", "docker"]);
-    refused(&docker, 3, &["--lab docker", "--lab netns"], &out);
+    let mut far = Command::new(env!("CARGO_BIN_EXE_halfopen"));
+    far.args(["run", scenario, "--out", place, "--lab", "docker"]).env("DOCKER_HOST", "tcp://192.0.2.1:2375");
+    refused(&far.output().unwrap(), 3, &["DOCKER_HOST is tcp://192.0.2.1:2375", "unset DOCKER_HOST"], &out);
     let twice = output(&["run", scenario, scenario, "--out", place]);
     refused(&twice, 2, &["have the same name `kernel-timers`"], &out);
     let unknown = output(&["run", scenario, "--out", place, "--trails", "3"]);

@@ -21,6 +21,7 @@ fn everything() -> Facts {
         },
         rabbitmq: installed("/usr/lib/rabbitmq/bin/rabbitmq-server", "3.10.8"),
         redis: installed("/usr/bin/redis-server", "7.0.15"),
+        docker: Ok("Docker 20.10.24, and the images of scripts/docker-images".into()),
         vm: VmFacts {
             kernel: Some("Linux 6.1.192-vt, HZ 250".into()),
             place: "/root/.cache/halfopen/vm".into(),
@@ -38,6 +39,10 @@ fn ordinary_user() -> Facts {
             tracepoints: denied("perf events of the whole machine need root or CAP_PERFMON"),
             real_time: denied("sched_setscheduler"),
             ..Inside::default()
+        }),
+        docker: Err(Refused {
+            why: "no permission to use /var/run/docker.sock".into(),
+            mend: "run it with sudo".into(),
         }),
         vm: VmFacts { place: "/home/me/.cache/halfopen/vm".into(), ..VmFacts::default() },
         ..everything()

@@ -4,10 +4,11 @@ use super::args::CleanArgs;
 use super::exit::{Exit, Failure};
 use super::{pretty, print};
 use crate::host::journal::{self, CleanReport, Finding};
+use crate::lab::docker;
 
 /// Removes what a killed run could have left.
 pub fn clean(args: &CleanArgs) -> Result<Exit, Failure> {
-    let report = journal::clean(&journal::state_dir(), args.dry_run);
+    let report = journal::clean(&journal::state_dir(), args.dry_run, &docker::remove_outside);
     if args.json {
         let errors: Vec<String> = report.errors.iter().map(ToString::to_string).collect();
         let runs = serde_json::to_value(&report.runs).unwrap_or_default();
@@ -33,8 +34,17 @@ fn text(report: &CleanReport) -> String {
                 Finding::OnlyEntry => {
                     format!("run {id} ({out}) was killed and left nothing; its journal entry {would}struck")
                 }
-                Finding::InitKilled => {
+                Finding::InitKilled if run.removed.is_empty() => {
                     format!("run {id} ({out}) was killed; its processes and namespaces {would}ended")
+                }
+                Finding::InitKilled => {
+                    format!(
+                        "run {id} ({out}) was killed; its engine {would}ended, and {would}removed: {}",
+                        run.removed.join(", ")
+                    )
+                }
+                Finding::OutsideRemoved => {
+                    format!("run {id} ({out}) was killed; {would}removed: {}", run.removed.join(", "))
                 }
             }
         })

@@ -5,12 +5,15 @@ use super::exit::{Exit, Failure};
 use super::predict::style;
 use super::{pretty, print};
 use crate::advise::cleanup;
+use crate::host::clock::Clock;
 use crate::inspect::{
     Class, Connection, InspectError, Inspection, Inspector, Judge, Look, Protocols, Shown, Tables, Target, Told,
-    by_command, by_management, by_product, by_rabbitmqctl, inspection, render,
+    by_command, by_management, by_product, by_rabbitmqctl, exposition, inspection, render,
 };
 use crate::timers::Subject;
+use crate::units::Offset;
 use clap::{Args, ValueEnum};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -48,9 +51,30 @@ pub struct InspectArgs {
     /// Every watcher with its reason, and which evidence is missing
     #[arg(long)]
     explain: bool,
-    /// Print JSON instead of a table
+    /// Print JSON instead of a table; with --watch, a line of JSON an event
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
+    /// Look again and again: a table that is drawn anew (keys sort and quit), or without a terminal events as lines of JSON
+    #[arg(long)]
+    pub(super) watch: bool,
+    /// How many looks [default: 1, with --watch no end]; 2 are better than 1, since what moves between them tells most
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) looks: Option<u64>,
+    /// Time between two looks
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    pub(super) every: Duration,
+    /// With --watch: append the events to a file as lines of JSON
+    #[arg(long, value_name = "FILE", requires = "watch")]
+    pub(super) log: Option<PathBuf>,
+    /// Print Prometheus' text format
+    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    prometheus: bool,
+    /// Write Prometheus' text format to a file, for node_exporter's textfile collector; with --watch again and again
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "prometheus", "listen"])]
+    textfile: Option<PathBuf>,
+    /// Serve Prometheus' text format at http://ADDRESS/metrics, a look for each request
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["json", "watch", "prometheus", "looks"])]
+    listen: Option<SocketAddr>,
 }
 
 /// Whose connections.
@@ -95,6 +119,9 @@ Examples:
   halfopen inspect --container worker-1 --explain    every watcher with its reason
   halfopen inspect --port 5672 --rabbitmq http://monitor:secret@broker:15672
   halfopen inspect --pid 4242 --client celery --rabbitmq-tables connections.json
+  halfopen inspect --pid 4242 --looks 2              what moves between two looks tells what is half-open now
+  halfopen inspect --container worker-1 --watch      live; keys sort and quit
+  halfopen inspect --all --listen 127.0.0.1:9478     for Prometheus
   halfopen inspect --all --fail-over 60s --json      as a CI check: exit 1 where a cut stays unseen for longer
   halfopen inspect --pid 4242 --set queued_timeout=1200s    when the scheduler would give the work on
 
@@ -130,10 +157,27 @@ impl What {
 
 /// Looks once and prints.
 pub fn inspect(args: &InspectArgs) -> Result<Exit, Failure> {
-    let asked = Asked::of(args)?;
-    let mut inspector = Inspector::new(args.what.target());
-    let look = inspector.look().map_err(failure)?;
-    let found = asked.inspection(&inspector, &look, &args.what.target());
+    let mut watched = Watched::of(args)?;
+    if let Some(address) = args.listen {
+        return super::inspect_serve::listen(address, &mut watched);
+    }
+    if let Some(path) = &args.textfile {
+        return super::inspect_serve::textfile(path, args, &mut watched);
+    }
+    if args.watch {
+        return super::inspect_watch::watch(args, &mut watched);
+    }
+    let clock = Clock::start();
+    let (mut found, mut took_s) = watched.look().map_err(failure)?;
+    for number in 1..args.looks.unwrap_or(1) {
+        let nanoseconds = i64::try_from(args.every.as_nanos()).unwrap_or(i64::MAX);
+        clock.sleep_until(Offset(nanoseconds.saturating_mul(number.cast_signed())));
+        (found, took_s) = watched.look().map_err(failure)?;
+    }
+    if args.prometheus {
+        print(&exposition(&found, took_s))?;
+        return Ok(args.verdict(&found));
+    }
     let style = style(args.explain);
     if args.json {
         let value = serde_json::to_value(&found).map_err(|e| Failure::new(Exit::Harness, e.to_string()))?;
@@ -145,7 +189,7 @@ pub fn inspect(args: &InspectArgs) -> Result<Exit, Failure> {
 }
 
 impl InspectArgs {
-    fn verdict(&self, found: &Inspection) -> Exit {
+    pub(super) fn verdict(&self, found: &Inspection) -> Exit {
         let Some(limit) = self.fail_over else { return Exit::Held };
         let classes: Vec<Class> = match self.faults.is_empty() {
             true => Class::CUTS.to_vec(),
@@ -174,6 +218,37 @@ impl InspectArgs {
     }
 }
 
+/// A target under watch: each look is compared with the one before.
+pub(super) struct Watched {
+    asked: Asked,
+    inspector: Inspector,
+    target: Target,
+    before: Option<Look>,
+    clock: Clock,
+}
+
+impl Watched {
+    fn of(args: &InspectArgs) -> Result<Self, Failure> {
+        let asked = Asked::of(args)?;
+        let target = args.what.target();
+        Ok(Self { asked, inspector: Inspector::new(target.clone()), target, before: None, clock: Clock::start() })
+    }
+
+    /// The next look, and how long it took.
+    pub(super) fn look(&mut self) -> Result<(Inspection, f64), InspectError> {
+        let began = self.clock.now();
+        let look = self.inspector.look()?;
+        let found = self.asked.inspection(&self.inspector, &look, self.before.as_ref(), &self.target);
+        self.before = Some(look);
+        Ok((found, self.clock.now().since(began).as_secs_f64()))
+    }
+
+    /// Seconds from the first moment to the last look.
+    pub(super) fn at_s(&self) -> f64 {
+        self.before.as_ref().map_or(0.0, |look| look.at_s)
+    }
+}
+
 /// What the command line adds to what is seen.
 struct Asked {
     protocols: Protocols,
@@ -186,7 +261,7 @@ fn usage(error: impl std::fmt::Display) -> Failure {
     Failure::new(Exit::Usage, error.to_string())
 }
 
-fn failure(error: InspectError) -> Failure {
+pub(super) fn failure(error: InspectError) -> Failure {
     let exit = match error {
         InspectError::NoProcess(_) | InspectError::Container(_) => Exit::Usage,
         InspectError::Namespace { .. } | InspectError::NotAllowed { .. } => Exit::Cannot,
@@ -217,20 +292,21 @@ impl Asked {
         Ok(Self { protocols, client, tables, cleanup: cleanup(&args.sets).map_err(usage)? })
     }
 
-    fn inspection(&self, inspector: &Inspector, look: &Look, target: &Target) -> Inspection {
+    fn inspection(&self, inspector: &Inspector, look: &Look, before: Option<&Look>, target: &Target) -> Inspection {
         let kernel = inspector.kernel();
         let cleanup = self.cleanup.clone();
         let mut judge = Judge::new(kernel.hz, &kernel.release, &look.namespaces, cleanup.reaper, cleanup.row);
-        inspection(target.to_string(), (kernel.release.clone(), kernel.hz), look, &mut judge, &self.protocols, |c| {
-            self.told(c)
-        })
+        let kernel = (kernel.release.clone(), kernel.hz);
+        inspection(target.to_string(), kernel, look, before, &mut judge, &self.protocols, |c| self.told(c))
     }
 
     fn told(&self, connection: &Connection) -> Told {
         let tables = self.tables.as_ref();
-        let by_broker = tables.and_then(|t| t.get(connection.socket.local, connection.socket.peer)).unwrap_or_default();
+        let row = tables.and_then(|t| t.get(connection.socket.local, connection.socket.peer));
+        let at_broker = tables.map(|_| row.is_some());
+        let by_broker = row.unwrap_or_default();
         let command = connection.owner.as_ref().and_then(|owner| by_command(&owner.command));
         let named = by_broker.product.as_deref().and_then(|product| by_product(product, command));
-        Told { client: self.client.or(named), heartbeat_s: by_broker.heartbeat_s, broker: by_broker.side }
+        Told { client: self.client.or(named), heartbeat_s: by_broker.heartbeat_s, broker: by_broker.side, at_broker }
     }
 }

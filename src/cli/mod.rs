@@ -11,16 +11,22 @@ macro_rules! say {
 
 mod args;
 mod attribute;
+mod baseline;
 mod clean;
+mod compare;
 mod conformance;
+mod docker;
 mod doctor;
 mod engine;
 mod exit;
 mod guest;
 mod inspect;
+mod inspect_serve;
+mod inspect_watch;
 mod jobs;
 mod list;
 mod machine;
+mod merge;
 mod predict;
 mod progress;
 mod redact;
@@ -53,6 +59,8 @@ pub fn main(args: &[OsString]) -> u8 {
         Command::Attribute(args) => attribute::attribute(&args),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Conformance(args) => conformance::conformance(&args),
+        Command::Compare(args) => compare::compare(&args),
+        Command::Merge(args) => merge::merge(&args),
         Command::Report(args) => report::report(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Clean(args) => clean::clean(&args),
@@ -95,6 +103,7 @@ fn hidden(role: &str, args: &[OsString]) -> u8 {
         "__supervise" => crate::host::supervise::supervise_main(args),
         crate::lab::vm::SUBCOMMAND => crate::lab::vm::guest_main(&texts()),
         crate::doctor::PROBE => crate::doctor::probe_main(args),
+        crate::lab::docker::HOLD => crate::lab::docker::hold_main(),
         "__engine" => engine::engine_main(args),
         "__subject" => crate::subject::subject_main(&texts()),
         "__producer" => crate::subject::producer_main(&texts()),

@@ -5,7 +5,7 @@ use super::exit::{Exit, Failure};
 use super::guest::{Guest, run_in_guest};
 use super::jobs::side_by_side;
 use super::redact::redact;
-use super::{machine, pretty, print};
+use super::{baseline, machine, pretty, print};
 use crate::clients;
 use crate::engine::job::{FACTS_FILE, Facts, JOB_FILE, Job};
 use crate::engine::kernel::descriptors;
@@ -14,15 +14,17 @@ use crate::host::process::nofile_within_reach;
 use crate::host::programs::Program;
 use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervise};
 use crate::host::{clock, journal, signals};
+use crate::lab::docker::DockerSpec;
 use crate::plan::{self, Overrides, Plan};
 use crate::scenario::{self, Arm, BrokerKind, Fault, Scenario, SubjectKind};
-use crate::store::{RunDir, RunInfo, ScenarioSource};
+use crate::store::{LOGS, Recorded, RunDir, RunInfo, ScenarioSource};
 use crate::units::{print_duration, utc_date_time};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A scenario that is ready to run.
+#[derive(Clone)]
 pub(super) struct Ready {
     path: PathBuf,
     text: String,
@@ -30,11 +32,14 @@ pub(super) struct Ready {
     pub(super) plan: Plan,
     /// Where the environments of its clients from outside are.
     environments: BTreeMap<SubjectKind, PathBuf>,
+    /// The stored run that its gates are held to.
+    baseline: Option<(PathBuf, Recorded)>,
+    /// The images, for the docker lab.
+    docker: Option<DockerSpec>,
 }
 
 /// Runs the scenarios.
 pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
-    not_yet(args)?;
     if args.out.as_ref().is_some_and(|out| out.to_str().is_none()) {
         return Err(Failure::new(Exit::Usage, "--out is not UTF-8; choose a path that is"));
     }
@@ -50,6 +55,10 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     if args.engine == EngineName::Model {
         return run_simulated(&all, args);
     }
+    if args.lab == LabName::Docker {
+        all = all.into_iter().flat_map(per_image).collect();
+        names_differ(&all)?;
+    }
     all.iter().try_for_each(real_sockets_only)?;
     let total: Duration = all.iter().map(|r| r.plan.estimate).sum();
     if let Some(max) = args.max_time.filter(|max| total > *max) {
@@ -63,9 +72,16 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     if args.dry_run {
         return dry_run(&all, args.json);
     }
-    all.iter().try_for_each(|ready| preflight(ready, args.lab))?;
-    for ready in &mut all {
-        ready.environments = environments(&ready.plan)?;
+    if args.lab == LabName::Docker {
+        for ready in &mut all {
+            ready.docker = Some(super::docker::prepare(&ready.plan)?);
+            ready.environments = super::docker::environments(&ready.plan);
+        }
+    } else {
+        all.iter().try_for_each(|ready| preflight(ready, args.lab))?;
+        for ready in &mut all {
+            ready.environments = environments(&ready.plan)?;
+        }
     }
     run_each(&all, args, carry_out)
 }
@@ -73,7 +89,7 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
 /// One scenario after the other until one is interrupted, or guests side by side.
 fn run_each(all: &[Ready], args: &RunArgs, one: CarryOut) -> Result<Exit, Failure> {
     let jobs = if args.lab == LabName::Vm { args.jobs as usize } else { 1 };
-    let work = |ready: &Ready| one(ready, &out_dir(args, &ready.plan.scenario), args);
+    let work = |ready: &Ready| one(ready, &out_dir(args, &ready.plan.scenario, all.len()), args);
     if jobs > 1 {
         // Before any thread exists; each guest's own thread looks for signals.
         hold()?;
@@ -142,6 +158,7 @@ fn simulate(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_js
         Err(error) => return Err(harness(&error)),
     };
     (info.sources, info.phases_s, info.complete) = (facts.sources, facts.phases_s, true);
+    baseline::attach(&mut info, ready.baseline.as_ref());
     dir.write_run(&info).map_err(|e| harness(&e))?;
     finish(&dir, Exit::Held, args)
 }
@@ -197,20 +214,6 @@ pub(super) fn real_sockets_only(ready: &Ready) -> Result<(), Failure> {
     }
 }
 
-/// What the contract names and this version has not: said before anything is read or made.
-fn not_yet(args: &RunArgs) -> Result<(), Failure> {
-    let lacking = match (args.engine, args.lab) {
-        // It needs no lab at all.
-        (EngineName::Model, _) => return Ok(()),
-        (_, LabName::Docker) => "--lab docker",
-        _ => return Ok(()),
-    };
-    Err(Failure::new(
-        Exit::Cannot,
-        format!("{lacking} is not part of this version; run with --engine kernel --lab netns"),
-    ))
-}
-
 /// Reads a scenario file; its text goes into the run directory.
 pub fn read_scenario(path: &Path) -> Result<(String, Scenario), Failure> {
     let text = read_text(path)?;
@@ -259,11 +262,13 @@ pub(super) fn prepare_text(path: &Path, text: String, args: &RunArgs, able_only:
         let why: Vec<&str> = left_out.iter().map(|left| left.why.as_str()).collect();
         return Err(Failure::new(Exit::Cannot, format!("{}: {}", path.display(), why.join("; "))));
     }
+    let baseline = baseline::read(&scenario, args.baseline.as_deref())?;
     let overrides = Overrides { seed: args.seed, trials: args.trials, partition: args.partition };
     let mut plan =
         plan::build(scenario, &overrides).map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", path.display())))?;
     plan.left_out = left_out;
-    let mut ready = Ready { path: path.to_path_buf(), text, plan, environments: BTreeMap::new() };
+    let mut ready =
+        Ready { path: path.to_path_buf(), text, plan, environments: BTreeMap::new(), baseline, docker: None };
     if args.engine == EngineName::Model {
         simulated_only(&ready)?;
     }
@@ -271,8 +276,8 @@ pub(super) fn prepare_text(path: &Path, text: String, args: &RunArgs, able_only:
     Ok(ready)
 }
 
-fn out_dir(args: &RunArgs, scenario: &Scenario) -> PathBuf {
-    match (&args.out, args.scenarios.len()) {
+fn out_dir(args: &RunArgs, scenario: &Scenario, runs: usize) -> PathBuf {
+    match (&args.out, runs) {
         (Some(out), 1) => out.clone(),
         (Some(out), _) => out.join(&scenario.name),
         // The time of the start keeps an earlier run of the same scenario.
@@ -281,6 +286,23 @@ fn out_dir(args: &RunArgs, scenario: &Scenario) -> PathBuf {
             PathBuf::from("runs").join(format!("{}-{started}", scenario.name))
         }
     }
+}
+
+/// A scenario for each image of its broker, named after it where there are several.
+fn per_image(ready: Ready) -> Vec<Ready> {
+    let images = ready.plan.scenario.broker.image.clone();
+    if images.len() < 2 {
+        return vec![ready];
+    }
+    let of = |image: String| {
+        let mut one = ready.clone();
+        let plain: String =
+            image.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+        one.plan.scenario.name = format!("{}-{plain}", one.plan.scenario.name);
+        one.plan.scenario.broker.image = vec![image];
+        one
+    };
+    images.into_iter().map(of).collect()
 }
 
 /// Several scenarios have a folder each, by name.
@@ -320,7 +342,11 @@ pub(super) fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Ex
     signals::hold().map_err(|e| Failure::new(Exit::Harness, format!("signals: {e}")))?;
     let dir = RunDir::create(out).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
     let source = ScenarioSource::new(&ready.path.display().to_string(), &ready.text);
-    let lab = if args.lab == LabName::Vm { "vm" } else { "netns" };
+    let lab = match args.lab {
+        LabName::Netns => "netns",
+        LabName::Docker => "docker",
+        LabName::Vm => "vm",
+    };
     let mut info = RunInfo::new(ready.plan.clone(), source, lab, clock::unix_seconds());
     info.machine = machine::machine();
     dir.write_run(&info).map_err(|e| harness(&e))?;
@@ -351,6 +377,7 @@ pub(super) fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Ex
         _ => Exit::Harness,
     };
     info.complete = exit == Exit::Held;
+    baseline::attach(&mut info, ready.baseline.as_ref());
     dir.write_run(&info).map_err(|e| harness(&e))?;
     if exit == Exit::Cannot {
         // The engine has said why. Nothing was measured, so no run is left behind.
@@ -366,19 +393,28 @@ fn supervised(dir: &RunDir, ready: &Ready, args: &RunArgs) -> Result<(Ended, Opt
     // Links resolved: inside the run's mount namespace another place may lie over the linked one.
     let out = std::fs::canonicalize(dir.path()).map_err(|e| harness(&e))?;
     let run_id = run_id(args.lab, &ready.plan);
-    let job = Job {
+    let mut job = Job {
         run_id: run_id.clone(),
         plan: ready.plan.clone(),
         out: out.clone(),
         environments: ready.environments.clone(),
+        docker: ready.docker.clone(),
         progress: true,
     };
+    if let Some(docker) = job.docker.as_mut().filter(|docker| docker.others) {
+        docker.shared = vec![out.join(LOGS)];
+    }
     let file = out.join(JOB_FILE);
     dir.write(JOB_FILE, &serde_json::to_vec(&job).map_err(|e| harness(&e))?).map_err(|e| harness(&e))?;
     if args.lab == LabName::Vm {
         let ended = run_in_guest(&run_id, &out, !ready.environments.is_empty(), args);
         let _ = std::fs::remove_file(&file);
         return ended.map(|(ended, guest)| (ended, Some(guest)));
+    }
+    if args.lab == LabName::Docker {
+        let ended = super::docker::attended(&job, &file);
+        let _ = std::fs::remove_file(&file);
+        return ended.map(|ended| (ended, None));
     }
     let ended = supervise(&Supervise {
         run_id,

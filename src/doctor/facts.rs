@@ -7,6 +7,7 @@ use crate::host::process::nofile_within_reach;
 use crate::host::programs::Program;
 use crate::host::supervise::{InitError, Supervise, UserNamespace, has_sys_admin, supervise};
 use crate::host::userns::mapped_user;
+use crate::lab::docker;
 use crate::lab::vm::{Cache, VmError, needs, recipe};
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -60,6 +61,8 @@ pub struct Facts {
     pub rabbitmq: Option<Installed>,
     /// Redis, where it is installed.
     pub redis: Option<Installed>,
+    /// The Docker engine in words, or why it can't carry the docker lab.
+    pub docker: Result<String, Refused>,
     /// The virtual-time guest.
     pub vm: VmFacts,
 }
@@ -76,6 +79,7 @@ pub fn gather() -> Facts {
         kernel: kernel(),
         rabbitmq: Program::Epmd.locate().and_then(|_| Installed::find(Program::RabbitmqServer)),
         redis: Installed::find(Program::RedisServer),
+        docker: docker(),
         vm: vm(),
     }
 }
@@ -121,6 +125,15 @@ fn refused(error: InitError) -> Refused {
         }
         other => Refused { why: other.to_string(), mend: String::new() },
     }
+}
+
+/// What a run would find; its words end with the mend.
+fn docker() -> Result<String, Refused> {
+    docker::look().map_err(|e| {
+        let text = e.to_string();
+        let (why, mend) = text.rsplit_once("; ").unwrap_or((&text, ""));
+        Refused { why: why.to_string(), mend: mend.to_string() }
+    })
 }
 
 fn vm() -> VmFacts {

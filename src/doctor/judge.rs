@@ -74,7 +74,7 @@ pub fn judge(facts: &Facts) -> Answer {
     let netns = netns(facts, &lines);
     Answer {
         able: netns.ok,
-        labs: vec![netns, vm(facts)],
+        labs: vec![netns, docker(facts), vm(facts)],
         lines,
         kernel: facts.kernel.clone(),
         rabbitmq: facts.rabbitmq.clone(),
@@ -97,6 +97,14 @@ fn netns(facts: &Facts, lines: &[Line]) -> LabLine {
         (false, _) => "an ordinary user is root in a user namespace of the run's own".to_string(),
     };
     lab(true, why, None)
+}
+
+fn docker(facts: &Facts) -> LabLine {
+    let (ok, why, mend) = match &facts.docker {
+        Ok(found) => (true, found.clone(), None),
+        Err(refused) => (false, refused.why.clone(), some(&refused.mend)),
+    };
+    LabLine { name: "docker", ok, way: Way::Root, why, mend }
 }
 
 fn vm(facts: &Facts) -> LabLine {

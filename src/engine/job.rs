@@ -1,5 +1,6 @@
 //! What the outer process hands to the engine, and what the engine hands back beside its events.
 
+use crate::lab::docker::DockerSpec;
 use crate::plan::Plan;
 use crate::scenario::SubjectKind;
 use crate::store::MemoryUse;
@@ -19,6 +20,9 @@ pub struct Job {
     /// Where the environments of the clients from outside are.
     #[serde(default)]
     pub environments: BTreeMap<SubjectKind, PathBuf>,
+    /// What the docker lab needs; `None` where the lab is made of namespaces.
+    #[serde(default)]
+    pub docker: Option<DockerSpec>,
     /// Whether to draw progress on standard error.
     pub progress: bool,
 }

@@ -7,7 +7,7 @@ use super::{FaultError, error};
 use crate::events::{Counters, TrialId};
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
-use crate::host::nft::{Element, NftClient, NftError, Op, Reading, RuleHandle};
+use crate::host::nft::{Element, Family, NftClient, NftError, Op, Reading, RuleHandle};
 use crate::units::Offset;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -94,7 +94,21 @@ impl FaultTable {
     /// # Errors
     /// As [`Self::install`]; also where the kernel lacks connection tracking or what translates addresses.
     pub fn install_as(layout: Layout, namespace: &NetNs, clock: Clock) -> Result<Self, FaultError> {
-        let mut client = NftClient::open(namespace, TABLE).map_err(FaultError::Install)?;
+        Self::install_in(layout, namespace, (Family::Ip, TABLE), clock)
+    }
+
+    /// The same in another family and under a name of its own: where the packets pass a bridge of a namespace that others
+    /// use, too.
+    ///
+    /// # Errors
+    /// As [`Self::install_as`].
+    pub fn install_in(
+        layout: Layout,
+        namespace: &NetNs,
+        (family, table): (Family, &str),
+        clock: Clock,
+    ) -> Result<Self, FaultError> {
+        let mut client = NftClient::open(namespace, family, table).map_err(FaultError::Install)?;
         client.commit(clock, &layout.install_ops()).map_err(FaultError::Install)?;
         let generation = client.generation().map_err(FaultError::Install)?;
         let rules = client.rules().map_err(FaultError::Install)?;

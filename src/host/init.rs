@@ -104,10 +104,12 @@ impl InitArgs {
     }
 }
 
-/// Whether a process with this command line is the init of this run.
+/// Whether a process with this command line is the init of this run, or the engine of one that has none
+/// (`halfopen __engine JOB RUN_ID`).
 #[must_use]
 pub fn is_init_of(command_line: &[String], run_id: &str) -> bool {
-    command_line.get(1).is_some_and(|a| a == "__init") && command_line.get(2).is_some_and(|a| a == run_id)
+    let word = |at: usize, is: &str| command_line.get(at).is_some_and(|a| a == is);
+    (word(1, "__init") && word(2, run_id)) || (word(1, "__engine") && word(3, run_id))
 }
 
 /// The hidden `__init`: `args` are those after the word. Returns the process's exit code.

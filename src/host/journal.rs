@@ -52,6 +52,21 @@ pub struct Entry {
     pub init: Option<Identity>,
     /// The run directory.
     pub out_dir: PathBuf,
+    /// What of it the kernel does not remove with its processes, named before it is made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<Outside>,
+}
+
+/// Something that outlives the processes of its run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outside {
+    /// A container of the Docker engine on this machine, by name.
+    Container(String),
+    /// A network of the same, by name.
+    Network(String),
+    /// A directory with the run's working files.
+    Directory(PathBuf),
 }
 
 impl Entry {
@@ -59,7 +74,7 @@ impl Entry {
     #[must_use]
     pub fn new(run_id: &str, outer: Identity, out_dir: &Path) -> Self {
         let (run_id, out_dir) = (run_id.to_string(), out_dir.to_path_buf());
-        Self { format: FORMAT, run_id, boot_id: procfs::boot_id(), outer, init: None, out_dir }
+        Self { format: FORMAT, run_id, boot_id: procfs::boot_id(), outer, init: None, out_dir, outside: Vec::new() }
     }
 }
 
@@ -185,6 +200,8 @@ pub enum Finding {
     OnlyEntry,
     /// Its init was still there: killed, and with it all that was inside. In a dry run: would be.
     InitKilled,
+    /// Things outside of its processes were still there: removed. In a dry run: would be.
+    OutsideRemoved,
 }
 
 /// One run in `clean`'s report.
@@ -196,7 +213,13 @@ pub struct Cleaned {
     pub out_dir: PathBuf,
     /// What was found.
     pub finding: Finding,
+    /// The things outside of its processes that were still there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
 }
+
+/// Removes what a run named outside of its processes; with `true` it only says what is there. Returns what it was, in words.
+pub type RemoveOutside<'a> = &'a dyn Fn(&Entry, bool) -> io::Result<Vec<String>>;
 
 /// What `clean` found and did.
 #[derive(Debug, Default)]
@@ -219,7 +242,7 @@ impl CleanReport {
 
 /// Ends what killed runs left and strikes their entries; with `dry_run` it only says what it would do.
 #[must_use]
-pub fn clean(state_dir: &Path, dry_run: bool) -> CleanReport {
+pub fn clean(state_dir: &Path, dry_run: bool, outside: RemoveOutside<'_>) -> CleanReport {
     let mut report = CleanReport { dry_run, ..CleanReport::default() };
     if !state_dir.exists() {
         return report;
@@ -238,19 +261,39 @@ pub fn clean(state_dir: &Path, dry_run: bool) -> CleanReport {
     }
     let boot_id = procfs::boot_id();
     for entry in entries {
-        let finding = if entry.boot_id == boot_id && procfs::is_running(entry.outer) {
-            Ok(Finding::Running)
+        let path = journal.path(&entry.run_id);
+        let found = if entry.boot_id == boot_id && procfs::is_running(entry.outer) {
+            Ok((Finding::Running, Vec::new()))
         } else {
             end_init(&entry, &boot_id, dry_run)
-                .map_err(failed("end the init of the run in", &journal.path(&entry.run_id)))
-                .and_then(|finding| if dry_run { Ok(()) } else { journal.strike(&entry.run_id) }.map(|()| finding))
+                .map_err(failed("end the init of the run in", &path))
+                .and_then(|finding| Ok((finding, remove_outside(&entry, dry_run, outside, &path)?)))
+                .and_then(|found| if dry_run { Ok(()) } else { journal.strike(&entry.run_id) }.map(|()| found))
         };
-        match finding {
-            Ok(finding) => report.runs.push(Cleaned { run_id: entry.run_id, out_dir: entry.out_dir, finding }),
+        match found {
+            Ok((finding, removed)) => {
+                let finding = match finding {
+                    Finding::OnlyEntry if !removed.is_empty() => Finding::OutsideRemoved,
+                    other => other,
+                };
+                report.runs.push(Cleaned { run_id: entry.run_id, out_dir: entry.out_dir, finding, removed });
+            }
             Err(e) => report.errors.push(e),
         }
     }
     report
+}
+
+fn remove_outside(
+    entry: &Entry,
+    dry_run: bool,
+    outside: RemoveOutside<'_>,
+    path: &Path,
+) -> Result<Vec<String>, JournalError> {
+    if entry.outside.is_empty() {
+        return Ok(Vec::new());
+    }
+    outside(entry, dry_run).map_err(failed("remove what is named in", path))
 }
 
 /// Kills the run's init if number, start time and command line all say that it is.

@@ -50,7 +50,7 @@ fn a_running_run_is_left_alone() {
     let (_dir, journal) = journal();
     let me = procfs::identity(std::process::id()).unwrap();
     journal.write(&Entry::new("r1", me, Path::new("/out"))).unwrap();
-    let report = clean(&journal.dir, false);
+    let report = clean(&journal.dir, false, &|_, _| Ok(Vec::new()));
     assert!(report.is_clean());
     assert_eq!(report.runs[0].finding, Finding::Running);
     assert_eq!(journal.entries().unwrap().0.len(), 1);
@@ -64,16 +64,16 @@ fn the_surviving_init_of_a_dead_run_is_killed_and_nothing_else() {
     let entry = Entry { init: Some(identity), ..Entry::new("r1", dead(), Path::new("/out")) };
     journal.write(&entry).unwrap();
 
-    let dry = clean(&journal.dir, true);
+    let dry = clean(&journal.dir, true, &|_, _| Ok(Vec::new()));
     assert_eq!(dry.runs[0].finding, Finding::InitKilled);
     assert!(init.try_wait().unwrap().is_none(), "a dry run ends nothing");
 
-    let report = clean(&journal.dir, false);
+    let report = clean(&journal.dir, false, &|_, _| Ok(Vec::new()));
     assert_eq!(report.runs[0].finding, Finding::InitKilled);
     assert!(init.wait_at_most(Duration::from_secs(5)).unwrap().is_some());
     assert!(other_run.try_wait().unwrap().is_none());
     other_run.kill().unwrap();
-    assert!(clean(&journal.dir, false).runs.is_empty(), "struck");
+    assert!(clean(&journal.dir, false, &|_, _| Ok(Vec::new())).runs.is_empty(), "struck");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_process_under_the_same_number_is_a_stranger() {
     let other_boot =
         Entry { boot_id: "another".into(), init: Some(identity), ..Entry::new("r1b", dead(), Path::new("/o")) };
     journal.write(&other_boot).unwrap();
-    let report = clean(&journal.dir, false);
+    let report = clean(&journal.dir, false, &|_, _| Ok(Vec::new()));
     assert_eq!(report.runs.len(), 4);
     assert!(report.runs.iter().all(|r| r.finding == Finding::OnlyEntry), "{report:?}");
     assert!(init.try_wait().unwrap().is_none() && stranger.try_wait().unwrap().is_none());
@@ -104,7 +104,7 @@ fn a_file_that_is_no_entry_is_reported_and_kept_and_half_a_write_removed() {
     let (mine, left) = (format!("r1.{}-{}.new", me.pid, me.start_ticks), format!("r1.{}-1.new", me.pid));
     fs::write(journal.dir.join(&mine), "{").unwrap();
     fs::write(journal.dir.join(&left), "{").unwrap();
-    let report = clean(&journal.dir, false);
+    let report = clean(&journal.dir, false, &|_, _| Ok(Vec::new()));
     assert_eq!(report.errors.len(), 1);
     assert!(!report.is_clean());
     assert!(journal.path("bad").exists());
@@ -114,5 +114,5 @@ fn a_file_that_is_no_entry_is_reported_and_kept_and_half_a_write_removed() {
 
 #[test]
 fn no_journal_is_clean() {
-    assert!(clean(Path::new("/nonexistent/halfopen"), false).is_clean());
+    assert!(clean(Path::new("/nonexistent/halfopen"), false, &|_, _| Ok(Vec::new())).is_clean());
 }

@@ -3,6 +3,7 @@
 //! The only room that may read a clock or start a process. What is left out: any knowledge of brokers, faults or
 //! trials.
 
+pub mod attend;
 pub mod cage;
 pub mod capabilities;
 pub mod clock;

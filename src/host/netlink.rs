@@ -53,6 +53,13 @@ pub enum Op {
         /// The link.
         link: String,
     },
+    /// Gives a link a hardware address.
+    Hardware {
+        /// The link.
+        link: String,
+        /// Its new address.
+        mac: Mac,
+    },
     /// Adds an address to a link.
     Address {
         /// The link.
@@ -117,6 +124,7 @@ impl fmt::Display for Op {
         match self {
             Self::Veth { name, peer, peer_ns, .. } => write!(f, "link {name} to {peer} in {}", peer_ns.name()),
             Self::Up { link } => write!(f, "link {link} up"),
+            Self::Hardware { link, .. } => write!(f, "hardware address of {link}"),
             Self::Address { link, address, prefix } => write!(f, "address {address}/{prefix} on {link}"),
             Self::Neighbour { link, address, .. } => write!(f, "neighbour {address} on {link}"),
             Self::Route { to, prefix, via, source: Some(s) } => write!(f, "route {to}/{prefix} via {via} src {s}"),
@@ -259,6 +267,11 @@ async fn one(handle: &Handle, links: &mut HashMap<String, u32>, op: &Op) -> io::
         Op::Up { link } => {
             let index = index_of(handle, links, link).await?;
             let message = LinkMessageBuilder::<LinkUnspec>::new().index(index).up().build();
+            handle.link().change(message).execute().await.map_err(plain)
+        }
+        Op::Hardware { link, mac } => {
+            let index = index_of(handle, links, link).await?;
+            let message = LinkMessageBuilder::<LinkUnspec>::new().index(index).address(mac.to_vec()).build();
             handle.link().change(message).execute().await.map_err(plain)
         }
         Op::Address { link, address, prefix } => {

@@ -64,6 +64,8 @@ pub struct Launch {
     pub own_session: bool,
     /// SIGKILL when the starting process dies.
     pub die_with_parent: bool,
+    /// What it gets instead of SIGKILL, so that it can still put away what the kernel would not.
+    pub parent_death: Signal,
 }
 
 impl Launch {
@@ -83,6 +85,7 @@ impl Launch {
             nofile: None,
             own_session: true,
             die_with_parent: true,
+            parent_death: Signal::SIGKILL,
         }
     }
 
@@ -127,12 +130,12 @@ impl Launch {
             self.netns = None;
         }
         let (netns, nofile) = (self.netns.clone(), self.nofile);
-        let (session, die) = (self.own_session, self.die_with_parent);
+        let (session, die, death) = (self.own_session, self.die_with_parent, self.parent_death);
         // SAFETY: between fork and exec only system calls are made; nothing allocates or takes a lock.
         unsafe {
             command.pre_exec(move || {
                 if die {
-                    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+                    nix::sys::prctl::set_pdeathsig(death)?;
                     // The parent may have died before the line above: then the signal will never come.
                     if getppid() != parent {
                         return Err(Errno::ESRCH.into());
@@ -368,6 +371,23 @@ pub fn raise_nofile(wanted: u64) -> io::Result<u64> {
     let soft = wanted.min(hard);
     setrlimit(Resource::RLIMIT_NOFILE, soft, hard)?;
     Ok(soft)
+}
+
+/// The same for another process: never lowers what it has, and never fails; it may have ended.
+pub fn raise_nofile_of(pid: u32, wanted: u64) {
+    let Ok(pid) = libc::pid_t::try_from(pid) else { return };
+    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills the structure that the last pointer names, and reads those that the third names.
+    unsafe {
+        if libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut now) != 0 || now.rlim_cur >= wanted {
+            return;
+        }
+        let all = libc::rlimit { rlim_cur: wanted, rlim_max: now.rlim_max.max(wanted) };
+        if libc::prlimit(pid, libc::RLIMIT_NOFILE, &raw const all, std::ptr::null_mut()) != 0 {
+            let most = libc::rlimit { rlim_cur: wanted.min(now.rlim_max), rlim_max: now.rlim_max };
+            libc::prlimit(pid, libc::RLIMIT_NOFILE, &raw const most, std::ptr::null_mut());
+        }
+    }
 }
 
 /// The most descriptors that a child of this process can be given: its hard limit, or `wanted` where it may raise that,

@@ -130,6 +130,16 @@ impl Judge {
         answers
     }
 
+    /// A namespace like this one with another `tcp_retries2`: its number, for proposals.
+    pub fn with_retries(&mut self, namespace: usize, retries: u32) -> usize {
+        let like = self.environments.get(namespace).cloned().unwrap_or_default();
+        let wanted = Environment { tcp_retries2: retries, ..like };
+        self.environments.iter().position(|known| *known == wanted).unwrap_or_else(|| {
+            self.environments.push(wanted);
+            self.environments.len() - 1
+        })
+    }
+
     fn answer(&self, facts: &Facts, class: Class) -> Answer {
         let Some(options) = facts.options else {
             return without_options(facts, class);

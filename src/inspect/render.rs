@@ -2,6 +2,7 @@
 
 use super::judge::{Answer, Class, Knowledge};
 use super::rows::{Inspection, Risk, Row};
+use super::suspect::Looks;
 use crate::advise::{Cell, layout, window};
 use crate::timers::{Watcher, WatcherPrediction, WatcherState};
 
@@ -24,6 +25,12 @@ pub fn render(inspection: &Inspection, shown: &Shown) -> String {
     if !inspection.rows.is_empty() {
         out.push('\n');
         out.push_str(&table(&inspection.rows, shown));
+    }
+    for row in inspection.rows.iter().filter(|row| row.looks >= Looks::Suspicious) {
+        for suspicion in &row.suspicions {
+            let (sign, sure) = (suspicion.sign.name(), suspicion.sure.name());
+            out.push_str(&format!("  {}→{}: {sign}, {sure}: {}\n", row.local, row.peer, suspicion.why));
+        }
     }
     for ended in &inspection.ended {
         out.push_str(&format!("  process {} {} ended while it was looked at\n", ended.pid, ended.name));
@@ -76,6 +83,14 @@ fn colour(risk: Risk) -> Option<&'static str> {
     }
 }
 
+fn looks_colour(looks: Looks) -> Option<&'static str> {
+    match looks {
+        Looks::Alive | Looks::Untested => None,
+        Looks::Suspicious => Some("33"),
+        Looks::HalfOpen => Some("31"),
+    }
+}
+
 /// The answer for some classes: the worst of them.
 fn worst<'a>(row: &'a Row, classes: &[Class]) -> Option<&'a Answer> {
     let rank = |a: &Answer| match (a.knowledge, a.hi_s) {
@@ -99,7 +114,8 @@ pub(super) fn told(answer: Option<&Answer>) -> String {
 }
 
 fn table(rows: &[Row], shown: &Shown) -> String {
-    let head = ["process", "connection", "speaks", "quiet", "idle", "in flight", "one way", "frozen", "protected by"];
+    let head =
+        ["process", "connection", "speaks", "looks", "quiet", "idle", "in flight", "one way", "frozen", "protected by"];
     let mut cells = vec![head.map(Cell::plain).to_vec()];
     for row in rows {
         let process = row.owner.as_ref().map_or("?".to_string(), |owner| format!("{} {}", owner.pid, owner.name));
@@ -115,6 +131,7 @@ fn table(rows: &[Row], shown: &Shown) -> String {
             Cell::plain(process),
             Cell { text: format!("{}→{}{state}", row.local, row.peer), colour: colour(row.risk) },
             Cell::plain(speaks),
+            Cell { text: row.looks.name().to_string(), colour: looks_colour(row.looks) },
             Cell::plain(format!("{:.0} s", row.last_data_received_s)),
         ];
         line.extend(windows.map(Cell::plain));
@@ -180,6 +197,19 @@ fn explained(row: &Row, shown: &Shown) -> String {
         row.last_data_received_s, row.last_data_sent_s, row.unread, row.unacknowledged
     ));
     out.push_str(&format!("  protected by {}\n", protection(row)));
+    out.push_str(&format!("  looks {}: the peer's kernel was heard {:.1} s ago", row.looks.name(), row.heard_s));
+    out.push_str(match row.looks {
+        Looks::Alive => "; whether anybody above it is alive can't be seen from this end\n",
+        Looks::Untested => "; a half-open connection would look the same\n",
+        Looks::Suspicious | Looks::HalfOpen => "\n",
+    });
+    for suspicion in &row.suspicions {
+        out.push_str(&format!("  {}: {}, {}\n", suspicion.sure.name(), suspicion.sign.name(), suspicion.why));
+    }
+    for advice in &row.advice {
+        out.push_str(&format!("  to close {}: {}\n", advice.closes.name(), advice.setting));
+        out.push_str(&format!("    then {}; cost: {}\n", advice.then, advice.cost));
+    }
     for missing in &row.missing {
         out.push_str(&format!("  missing: {missing}\n"));
     }

@@ -1,12 +1,15 @@
 //! One row a connection: what was found, what it means, and how bad that is. Pure.
 
+use super::advice::{Advice, advice};
 use super::client::{Protocol, Protocols, by_command};
 use super::facts::{BrokerSide, Facts, Heartbeat, facts};
 use super::judge::{Answer, Class, Judge, Knowledge};
 use super::look::{Connection, Ended, Look, Owner, Wait, state_name};
 use super::options::Options;
+use super::suspect::{Before, Looks, Suspicion, looks, suspicions};
 use crate::timers::Subject;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -43,6 +46,8 @@ const COVERED_S: f64 = 60.0;
 /// One connection.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
+    /// The kernel's own number for the socket, in hexadecimal: the same in every look.
+    pub id: String,
     /// Who has it open.
     pub owner: Option<Owner>,
     /// The namespace's number.
@@ -83,8 +88,20 @@ pub struct Row {
     pub last_data_sent_s: f64,
     /// Who would notice, by class.
     pub answers: Vec<Answer>,
+    /// Bytes sent so far, retransmissions included.
+    pub sent_bytes: u64,
+    /// Bytes received so far.
+    pub received_bytes: u64,
     /// How bad a silent cut would be.
     pub risk: Risk,
+    /// How it looks now.
+    pub looks: Looks,
+    /// Seconds since the peer's kernel was last heard.
+    pub heard_s: f64,
+    /// What makes it look half-open, the surest first.
+    pub suspicions: Vec<Suspicion>,
+    /// The settings that would close its gaps.
+    pub advice: Vec<Advice>,
     /// Evidence that is missing, and what would give it.
     pub missing: Vec<String>,
 }
@@ -144,20 +161,34 @@ pub struct Told {
     pub heartbeat_s: Option<u32>,
     /// The broker's side.
     pub broker: BrokerSide,
+    /// Whether the broker's table has the connection; `None`: no table was given.
+    pub at_broker: Option<bool>,
 }
 
-/// Makes the rows of a look. `told`: what the broker's own table says of a connection.
+/// Makes the rows of a look. `before`: an earlier look at the same target; `told`: what the broker's own table says of a
+/// connection.
 pub fn inspection(
     target: String,
     kernel: (String, Option<u32>),
     look: &Look,
+    before: Option<&Look>,
     judge: &mut Judge,
     protocols: &Protocols,
     told: impl Fn(&Connection) -> Told,
 ) -> Inspection {
-    let mut rows: Vec<Row> =
-        look.connections.iter().map(|connection| row(look, connection, judge, protocols, told(connection))).collect();
-    rows.sort_by(|a, b| b.risk.cmp(&a.risk).then_with(|| pid(a).cmp(&pid(b))).then_with(|| a.local.cmp(&b.local)));
+    let ago_s = before.map_or(0.0, |before| look.at_s - before.at_s);
+    let key = |look: &Look, c: &Connection| (look.namespaces.get(c.namespace).map_or(0, |ns| ns.id), c.socket.cookie);
+    let earlier: HashMap<_, &Connection> =
+        before.iter().flat_map(|before| before.connections.iter().map(|c| (key(before, c), c))).collect();
+    let mut rows: Vec<Row> = look
+        .connections
+        .iter()
+        .map(|connection| {
+            let before = earlier.get(&key(look, connection)).map(|connection| Before { connection, ago_s });
+            row(look, connection, before, judge, protocols, told(connection))
+        })
+        .collect();
+    sort(&mut rows, Order::Risk);
     Inspection {
         format: 1,
         target,
@@ -173,7 +204,61 @@ fn pid(row: &Row) -> u32 {
     row.owner.as_ref().map_or(u32::MAX, |owner| owner.pid)
 }
 
-fn row(look: &Look, connection: &Connection, judge: &mut Judge, protocols: &Protocols, told: Told) -> Row {
+/// In which order rows are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// The worst first.
+    Risk,
+    /// The most suspicious first.
+    Looks,
+    /// The longest quiet first.
+    Quiet,
+    /// The longest undetected first.
+    Window,
+    /// By process.
+    Process,
+}
+
+impl Order {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Risk => "risk",
+            Self::Looks => "looks",
+            Self::Quiet => "age",
+            Self::Window => "window",
+            Self::Process => "process",
+        }
+    }
+}
+
+/// Sorts rows; equal ones by process and address, so that they stay where they are.
+pub fn sort(rows: &mut [Row], order: Order) {
+    let window = |row: &Row| {
+        let cuts = row.answers.iter().filter(|a| Class::CUTS.contains(&a.class));
+        cuts.map(|a| a.hi_s.unwrap_or(f64::INFINITY)).fold(0.0, f64::max)
+    };
+    rows.sort_by(|a, b| {
+        let first = match order {
+            Order::Risk => b.risk.cmp(&a.risk).then_with(|| b.looks.cmp(&a.looks)),
+            Order::Looks => b.looks.cmp(&a.looks).then_with(|| b.risk.cmp(&a.risk)),
+            Order::Quiet => b.last_data_received_s.total_cmp(&a.last_data_received_s),
+            Order::Window => window(b).total_cmp(&window(a)),
+            Order::Process => std::cmp::Ordering::Equal,
+        };
+        first.then_with(|| pid(a).cmp(&pid(b))).then_with(|| a.local.cmp(&b.local)).then_with(|| a.peer.cmp(&b.peer))
+    });
+}
+
+fn row(
+    look: &Look,
+    connection: &Connection,
+    before: Option<Before<'_>>,
+    judge: &mut Judge,
+    protocols: &Protocols,
+    told: Told,
+) -> Row {
     let (protocol, server_side) = protocols.of(connection);
     let by_command = connection.owner.as_ref().and_then(|owner| by_command(&owner.command));
     // A library's rules are those of clients: a server's own end has none of them.
@@ -190,7 +275,18 @@ fn row(look: &Look, connection: &Connection, judge: &mut Judge, protocols: &Prot
     let judged = matches!(snapshot.state, 1 | 8);
     let answers = if judged { judge.answers(&facts) } else { Rc::default() };
     let seconds = |ms: u32| f64::from(ms) / 1000.0;
+    let suspicions =
+        suspicions(connection, before, heartbeat, told.at_broker.filter(|_| is_client_of(protocol, server_side)));
+    // Of a server's own end its clients' settings say nothing.
+    let advice = if judged && !server_side { advice(&facts, &answers, judge) } else { Vec::new() };
     Row {
+        id: format!("{:x}", connection.socket.cookie),
+        sent_bytes: connection.socket.bytes_sent,
+        received_bytes: connection.socket.bytes_received,
+        looks: looks(connection, &suspicions),
+        heard_s: super::suspect::heard_s(connection),
+        advice,
+        suspicions,
         owner: connection.owner.clone(),
         namespace: look.namespaces.get(connection.namespace).map_or(0, |ns| ns.id),
         local: connection.socket.local.to_string(),
@@ -211,7 +307,7 @@ fn row(look: &Look, connection: &Connection, judge: &mut Judge, protocols: &Prot
         last_data_received_s: seconds(snapshot.last_data_recv_ms),
         last_data_sent_s: seconds(connection.socket.last_data_sent_ms),
         risk: risk(&answers, judged),
-        missing: missing(connection, &facts),
+        missing: missing(connection, &facts, told.at_broker),
         answers: answers.to_vec(),
     }
 }
@@ -239,7 +335,12 @@ fn risk(answers: &[Answer], judged: bool) -> Risk {
     worst.unwrap_or(if judged { Risk::Unknown } else { Risk::Covered })
 }
 
-fn missing(connection: &Connection, facts: &Facts) -> Vec<String> {
+/// Whether a connection should stand in the broker's table.
+fn is_client_of(protocol: Protocol, server_side: bool) -> bool {
+    protocol == Protocol::Amqp && !server_side
+}
+
+fn missing(connection: &Connection, facts: &Facts, at_broker: Option<bool>) -> Vec<String> {
     let mut missing = Vec::new();
     if let Err(why) = &connection.options {
         missing.push(format!("options: {why}"));
@@ -248,9 +349,14 @@ fn missing(connection: &Connection, facts: &Facts) -> Vec<String> {
         missing.push(format!("what its threads wait for: {why}"));
     }
     if facts.heartbeat == Heartbeat::Unknown {
-        missing.push(
-            "the negotiated heartbeat: only the broker knows it; give --rabbitmq or --rabbitmq-tables".to_string(),
-        );
+        missing.push(match at_broker {
+            Some(false) => {
+                "the negotiated heartbeat: the broker's table has no connection from this address, so a proxy or NAT \
+                            is between, or the broker has given it up; whether anybody above TCP is alive can't be seen"
+                    .to_string()
+            }
+            _ => "the negotiated heartbeat: only the broker knows it; give --rabbitmq or --rabbitmq-tables".to_string(),
+        });
     }
     if matches!(facts.heartbeat, Heartbeat::Known(1..)) && facts.client.is_none() {
         missing.push("which client library checks the heartbeat: give --client".to_string());

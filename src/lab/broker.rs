@@ -2,9 +2,9 @@
 
 use super::LabError;
 use super::netns::ADMIN;
+use super::running::Running;
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
-use crate::host::process::Process;
 use crate::host::procfs::{Usage, tree_usage};
 use crate::scenario::BrokerKind;
 use crate::units::Pace;
@@ -44,9 +44,9 @@ pub struct Broker {
     pub unlike_stock: Option<String>,
     /// Its log.
     pub log: PathBuf,
-    pub(super) process: Process,
+    pub(super) process: Running,
     /// Processes that it needs; ended after it.
-    pub(super) helpers: Vec<Process>,
+    pub(super) helpers: Vec<Running>,
     /// Its private directory; removed at the end.
     pub(super) dir: PathBuf,
 }
@@ -125,7 +125,7 @@ impl Patience {
 pub(super) fn wait_ready(
     kind: BrokerKind,
     port: u16,
-    process: &mut Process,
+    process: &mut Running,
     ns: &NetNs,
     patience: &Patience,
     logs: &[&Path],
@@ -187,7 +187,7 @@ mod tests {
         let log = dir.path().join("log");
         let mut launch = crate::host::process::Launch::new("/bin/sh").args(["-c", "echo 'no such port'; exit 3"]);
         launch.stdout = crate::host::process::Stream::File(log.clone());
-        let mut process = launch.spawn().unwrap();
+        let mut process = Running::from(launch.spawn().unwrap());
         let ns = NetNs::current("here").unwrap();
         // Port 1 refuses; the end of the process is what ends the wait, long before the deadline.
         let clock = Clock::start();

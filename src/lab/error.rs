@@ -81,6 +81,17 @@ pub enum LabError {
     /// A namespace, link or route could not be made.
     #[error("can't build the lab's network: {0}")]
     Network(io::Error),
+    /// The machine, its Docker engine or its user can't carry the docker lab; with the mend.
+    #[error("{0}")]
+    Cannot(String),
+    /// The Docker engine refused something.
+    #[error("docker: can't {what}: {source}")]
+    Docker {
+        /// What was tried.
+        what: String,
+        /// Its answer.
+        source: io::Error,
+    },
     /// A signal came while the brokers started.
     #[error("interrupted while the brokers started")]
     Interrupted,

@@ -11,7 +11,7 @@ use crate::host::netem;
 use crate::host::netem::Netem;
 use crate::host::netlink::{Op, apply, has_qdisc};
 use crate::host::netns::NetNs;
-use crate::host::nft::{Chain, ChainType, Hook, Network, NftClient, Op as Rules, Rule, Statement};
+use crate::host::nft::{Chain, ChainType, Family, Hook, Network, NftClient, Op as Rules, Rule, Statement};
 use crate::scenario::Link;
 use std::net::Ipv4Addr;
 
@@ -63,7 +63,7 @@ pub(super) fn shape(arms: &[ArmNet], router: &NetNs, server: &NetNs, clock: Cloc
     }
     if !rules.is_empty() {
         let failed = |e: crate::host::nft::NftError| LabError::Network(std::io::Error::other(e.to_string()));
-        let mut client = NftClient::open(router, TABLE).map_err(failed)?;
+        let mut client = NftClient::open(router, Family::Ip, TABLE).map_err(failed)?;
         let mut ops = vec![Rules::AddTable, Rules::AddChain(&BEHIND)];
         ops.extend(rules.into_iter().map(Rules::AddRule));
         client.commit(clock, &ops).map_err(failed)?;

@@ -14,20 +14,26 @@
 mod amqp;
 mod broker;
 mod code_path;
+pub mod docker;
 mod error;
 mod links;
 mod netns;
 mod rabbitmq;
 mod redis;
+mod running;
 pub mod vm;
 
 pub use broker::{Broker, Patience};
 pub use error::LabError;
 pub use netns::{ADMIN, ArmNet, BoxNet, PRODUCER, RouterNs};
+pub use running::{Running, Seat, Status};
 
 use crate::host::netns::NetNs;
+use crate::host::nft::Family;
+use crate::host::process::{Launch, Stream};
 use crate::host::programs::Program;
 use crate::scenario::{BrokerKind, BrokerSettings};
+use std::io;
 use std::path::PathBuf;
 
 /// The most arms: second octets 64 to 127 are clients, 128 to 191 are servers.
@@ -75,6 +81,17 @@ pub struct Lab {
     /// The brokers, in the order of the settings; `BrokerKind::None` has none.
     pub brokers: Vec<Broker>,
     links: links::Links,
+    /// What holds the hosts.
+    place: Place,
+}
+
+/// What a lab is made of.
+#[derive(Debug)]
+enum Place {
+    /// Namespaces that its own descriptors hold.
+    Namespaces,
+    /// Containers on a docker network.
+    Docker(docker::Containers),
 }
 
 impl Lab {
@@ -113,7 +130,45 @@ impl Lab {
             first_error.map_or(Ok(()), Err)
         })?;
         let netns::Network { router, server, producer, proxy, clients, links } = network;
-        Ok(Self { router, server, producer, proxy, clients, brokers, links })
+        Ok(Self { router, server, producer, proxy, clients, brokers, links, place: Place::Namespaces })
+    }
+
+    /// Which packets pass between the hosts in the namespace [`Self::router`], and the name of the table for the cut where
+    /// others have tables of their own.
+    #[must_use]
+    pub fn path(&self) -> (Family, Option<String>) {
+        match &self.place {
+            Place::Namespaces => (Family::Ip, None),
+            Place::Docker(containers) => (containers.family(), Some(containers.table())),
+        }
+    }
+
+    /// Starts this program in a role, beside a host of the lab, with pipes to its standard streams.
+    ///
+    /// # Errors
+    /// When it can't be started, or there is no such host.
+    pub fn start(&self, seat: Seat, argv: &[String], nofile: u64) -> io::Result<Running> {
+        let nowhere = NetNs::create("nowhere").ok().filter(|_| seat == Seat::Nowhere);
+        let host = match seat {
+            Seat::Arm(index) => self.clients.get(index),
+            Seat::Server => Some(&self.server),
+            Seat::Producer => Some(&self.producer),
+            Seat::Proxy => self.proxy.as_ref(),
+            Seat::Nowhere => nowhere.as_ref(),
+        };
+        let host = host.ok_or_else(|| io::Error::other(format!("the lab has no place for {seat:?}")))?;
+        match &self.place {
+            Place::Docker(containers) if seat != Seat::Nowhere => {
+                containers.start(seat, argv, nofile).map_err(|e| io::Error::other(e.to_string()))
+            }
+            _ => {
+                let mut launch = Launch::new("/proc/self/exe").args(argv.iter().cloned());
+                launch.netns = Some(host.clone());
+                (launch.stdin, launch.stdout, launch.stderr) = (Stream::Pipe, Stream::Pipe, Stream::Inherit);
+                launch.nofile = Some(nofile);
+                launch.spawn().map(Running::Own)
+            }
+        }
     }
 
     /// The broker of a kind.
@@ -133,7 +188,10 @@ impl Lab {
     /// # Errors
     /// All that went wrong.
     pub fn close(self) -> Result<(), Vec<LabError>> {
-        let errors: Vec<LabError> = self.brokers.into_iter().flat_map(Broker::close).collect();
+        let mut errors: Vec<LabError> = self.brokers.into_iter().flat_map(Broker::close).collect();
+        if let Place::Docker(containers) = self.place {
+            errors.extend(containers.close());
+        }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 }

@@ -20,7 +20,7 @@ pub const PRODUCER: Ipv4Addr = Ipv4Addr::new(10, 250, 0, 2);
 const PROXY_LINK: Ipv4Addr = Ipv4Addr::new(10, 249, 0, 2);
 const SERVER_LINK: Ipv4Addr = Ipv4Addr::new(10, 252, 0, 2);
 /// All servers' addresses: 10.128.0.0/10.
-const SERVERS: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 128, 0, 0), 10);
+pub(super) const SERVERS: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 128, 0, 0), 10);
 
 /// What the network has to know of an arm.
 #[derive(Debug, Clone, Default)]
@@ -84,7 +84,7 @@ pub(super) fn validate(arms: &[ArmNet]) -> Result<(), LabError> {
 }
 
 /// 10.(64+k).0.0/16; `k` is below [`MAX_ARMS`], so the octets fit.
-fn clients_of(k: usize) -> Ipv4Addr {
+pub(super) fn clients_of(k: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 64 + k as u8, 0, 0)
 }
 
@@ -146,12 +146,12 @@ impl Leaf<'_> {
     }
 }
 
-fn sysctl(name: &str, value: i64) -> Op {
+pub(super) fn sysctl(name: &str, value: i64) -> Op {
     Op::Sysctl { name: name.into(), value }
 }
 
 /// Before any link is made, so that links start with it: the kernel may hand a new namespace the host's values.
-fn base_ops() -> Vec<Op> {
+pub(super) fn base_ops() -> Vec<Op> {
     let mut ops = vec![Op::Up { link: "lo".into() }];
     for of in ["all", "default", "lo"] {
         ops.push(sysctl(&format!("ipv4.conf.{of}.rp_filter"), 0));
@@ -208,7 +208,7 @@ fn track(middlebox: &BoxNet, router: &NetNs) -> Result<(), LabError> {
     })
 }
 
-fn set_sysctls(ns: &NetNs, arm: &ArmNet) -> Result<(), LabError> {
+pub(super) fn set_sysctls(ns: &NetNs, arm: &ArmNet) -> Result<(), LabError> {
     for (name, value) in &arm.sysctl {
         apply(ns, &[sysctl(&format!("ipv4.{name}"), *value)]).map_err(|source| LabError::Sysctl {
             arm: arm.name.clone(),

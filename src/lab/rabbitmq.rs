@@ -2,9 +2,10 @@
 
 use super::broker::{Broker, Patience, wait_ready};
 use super::code_path::CodePath;
+use super::running::Running;
 use super::{LabError, LabSpec, Programs, amqp};
 use crate::host::netns::NetNs;
-use crate::host::process::{Launch, Process, Stream};
+use crate::host::process::{Launch, Stream};
 use crate::host::programs::Program;
 use crate::host::secret::password;
 use crate::scenario::{BrokerKind, BrokerSettings};
@@ -18,14 +19,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 const KIND: BrokerKind = BrokerKind::Rabbitmq;
-const USER: &str = "halfopen";
+pub(super) const USER: &str = "halfopen";
 const EPMD_PORT: u16 = 4369;
 /// Names are looked up in this file and nowhere else. RabbitMQ asks for the name of every client's address and for its
 /// own; in a lab nobody answers, and a resolver gives up after 5 s, which would be part of every handshake.
-const INETRC: &str = "{lookup, [file]}.\n{host, {127,0,0,1}, [\"localhost\"]}.\n";
+pub(super) const INETRC: &str = "{lookup, [file]}.\n{host, {127,0,0,1}, [\"localhost\"]}.\n";
 /// Erlang's schedulers spin a while before they sleep: processor time taken from the clients under test, and in a guest
 /// whose clock moves only when all sleep, time that never passes. Nothing else depends on it.
-const NO_BUSY_WAITING: &str = "+sbwt none +sbwtdcpu none +sbwtdio none";
+pub(super) const NO_BUSY_WAITING: &str = "+sbwt none +sbwtdcpu none +sbwtdio none";
 
 /// Where it finds Erlang and the shell's tools.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -56,7 +57,7 @@ pub(super) fn start(
     launch.netns = Some(server.clone());
     launch.nofile = Some(spec.nofile);
     (launch.stdout, launch.stderr) = (Stream::File(files.output()), Stream::File(files.output()));
-    let mut process = launch.spawn().map_err(io("start it"))?;
+    let mut process: Running = launch.spawn().map_err(io("start it"))?.into();
     let log = files.log();
     let port = KIND.port();
     let handshake = |stream: &mut TcpStream| amqp::log_in(stream, USER, &password);
@@ -82,14 +83,14 @@ fn start_epmd(
     files: &Files,
     server: &NetNs,
     patience: &Patience,
-) -> Result<Process, LabError> {
+) -> Result<Running, LabError> {
     let mut launch = Launch::new(program).args(["-address", "127.0.0.1", "-port", &EPMD_PORT.to_string()]);
     launch.netns = Some(server.clone());
     launch.env = vec![("HALFOPEN_RUN_ID".into(), run_id.into())];
     launch.only_env = true;
     (launch.stdout, launch.stderr) = (Stream::File(files.output()), Stream::File(files.output()));
     let what = "start its port mapper";
-    let mut epmd = launch.spawn().map_err(|source| LabError::Io { kind: KIND, what, source })?;
+    let mut epmd: Running = launch.spawn().map_err(|source| LabError::Io { kind: KIND, what, source })?.into();
     wait_ready(KIND, EPMD_PORT, &mut epmd, server, patience, &[&files.output()], |_| Ok(()))?;
     Ok(epmd)
 }
@@ -193,7 +194,7 @@ fn node_name(run_id: &str) -> String {
 }
 
 /// `rabbitmq.conf`.
-fn configuration(settings: &BrokerSettings, password: &str) -> String {
+pub(super) fn configuration(settings: &BrokerSettings, password: &str) -> String {
     let mut lines = vec![
         format!("listeners.tcp.1 = 0.0.0.0:{}", KIND.port()),
         format!("default_user = {USER}"),
@@ -228,7 +229,7 @@ fn configuration(settings: &BrokerSettings, password: &str) -> String {
 }
 
 /// Virtual hosts, which it makes as it starts. With definitions it makes no default user, so that one is among them.
-fn definitions(vhosts: &[String], password: &str) -> String {
+pub(super) fn definitions(vhosts: &[String], password: &str) -> String {
     let all = || std::iter::once("/").chain(vhosts.iter().map(String::as_str));
     let permission =
         |vhost: &str| json!({ "user": USER, "vhost": vhost, "configure": ".*", "write": ".*", "read": ".*" });

@@ -1,6 +1,7 @@
 //! A real Redis of the run's own.
 
 use super::broker::{Broker, Patience, wait_ready};
+use super::running::Running;
 use super::{LabError, LabSpec, Programs};
 use crate::host::netns::NetNs;
 use crate::host::process::{Launch, Stream};
@@ -36,7 +37,7 @@ pub(super) fn start(
     launch.netns = Some(server.clone());
     launch.nofile = Some(spec.nofile);
     (launch.stdout, launch.stderr) = (Stream::File(output.clone()), Stream::File(output.clone()));
-    let mut process = launch.spawn().map_err(io("start it"))?;
+    let mut process: Running = launch.spawn().map_err(io("start it"))?.into();
     let port = KIND.port();
     let startup =
         wait_ready(KIND, port, &mut process, server, patience, &[&log, &output], |stream| log_in(stream, &password))?;
@@ -56,7 +57,7 @@ pub(super) fn start(
 }
 
 /// `redis.conf`. Timeouts and keepalive stay at their defaults: they are part of what is measured.
-fn configuration(dir: &Path, log: &Path, password: &str, nofile: u64) -> String {
+pub(super) fn configuration(dir: &Path, log: &Path, password: &str, nofile: u64) -> String {
     // Redis keeps 32 descriptors for itself and refuses to start when the rest is below `maxclients`.
     let clients = nofile.saturating_sub(64).clamp(64, 200_000);
     format!(
@@ -68,7 +69,7 @@ fn configuration(dir: &Path, log: &Path, password: &str, nofile: u64) -> String 
     )
 }
 
-fn log_in(stream: &mut (impl Read + Write), password: &str) -> io::Result<()> {
+pub(super) fn log_in(stream: &mut (impl Read + Write), password: &str) -> io::Result<()> {
     write!(stream, "AUTH {password}\r\nPING\r\n")?;
     let mut lines = BufReader::new(stream).lines();
     for wanted in ["+OK", "+PONG"] {

@@ -23,6 +23,8 @@ pub(super) enum Kind {
     Choice(&'static [&'static str]),
     /// One of a few words or a list of them, each once.
     Choices(&'static [&'static str]),
+    /// The name of a container image, or a list of them, each once.
+    Images,
     /// The subject: a word; the ones of later versions are refused by name.
     Subject,
     /// Events a time: `"1/s"`.

@@ -220,7 +220,8 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     let load_interval = all.load.time("rate");
 
     let names: Vec<&str> = all.arms.iter().filter_map(|fields| fields.text("name")).collect();
-    let gates = all.gates.iter().filter_map(|fields| gates::gate(fields, &names, &faults, findings)).collect();
+    let around = gates::Around { arms: &names, faults: &faults, reaper: all.reaper.is_some() };
+    let gates = all.gates.iter().filter_map(|fields| gates::gate(fields, &around, findings)).collect();
     let horizon = all.scenario.time("horizon");
     let read: Vec<(&Fields, &Arm)> =
         all.arms.iter().zip(&arms).filter_map(|(fields, arm)| Some((fields, arm.as_ref()?))).collect();
@@ -333,7 +334,24 @@ fn broker(all: &Sections, subjects: &[(&Fields, Option<SubjectKind>)], findings:
         }
     }
     let heartbeat = fields.setting("heartbeat");
-    BrokerSettings { kinds, heartbeat, consumer_timeout: fields.time("consumer_timeout") }
+    BrokerSettings {
+        kinds,
+        image: images(fields, &spoken, findings),
+        heartbeat,
+        consumer_timeout: fields.time("consumer_timeout"),
+    }
+}
+
+/// The container images of the broker, where the scenario has one broker and names some.
+fn images(fields: &Fields, spoken: &[BrokerKind], findings: &mut Findings) -> Vec<String> {
+    let Some(Val::Words(words)) = fields.get("image").map(|found| &found.val) else { return Vec::new() };
+    let servers = spoken.iter().filter(|kind| **kind != BrokerKind::None).count();
+    if servers != 1 {
+        let why = if servers == 0 { "no arm speaks to a broker" } else { "the arms speak to two brokers" };
+        let problem = format!("names the image of one broker, and {why}; remove it, or make two scenarios");
+        findings.error(fields.at("image"), fields.name("image"), problem);
+    }
+    words.iter().map(|(_, word)| word.clone()).collect()
 }
 
 /// What `halfopen list` shows of a scenario without planning it.

@@ -72,6 +72,10 @@ fn of_kind(kind: Kind) -> Value {
         Kind::Integer { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
         Kind::Time(_) => duration(),
         Kind::Setting(_) => json!({ "$ref": "#/$defs/setting" }),
+        Kind::Images => {
+            let image = json!({ "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._/:@-]*$" });
+            json!({ "anyOf": [image.clone(), { "type": "array", "items": image, "minItems": 1, "uniqueItems": true }] })
+        }
         Kind::Choice(words) => json!({ "enum": words }),
         Kind::Choices(words) => json!({ "anyOf": [
             { "enum": words },

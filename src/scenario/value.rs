@@ -38,6 +38,8 @@ pub(super) enum Bound {
     Number(f64),
     Percent(f64),
     Time(Duration),
+    /// Events an hour.
+    Rate(f64),
 }
 
 /// A problem at a position.
@@ -81,6 +83,10 @@ pub(super) fn read(key: &Key, value: &Value) -> Result<(Val, Option<String>), Pr
             word(text, words).map(|()| (Val::Words(vec![(value.at, text.clone())]), None)).map_err(here)
         }
         (Kind::Choices(words), Node::List(values)) => choices(values, words, wrong("a text or a list of texts")),
+        (Kind::Images, Node::Text(text)) => {
+            image(text).map(|()| (Val::Words(vec![(value.at, text.clone())]), None)).map_err(here)
+        }
+        (Kind::Images, Node::List(values)) => listed(values, image, wrong("a text or a list of texts")),
         (Kind::Subject, Node::Text(text)) => subject(text).map(|()| (Val::Text(text.clone()), None)).map_err(here),
         (Kind::Subject, Node::Table(_)) => Err(here(format!("a command as the subject is {LATER}"))),
         (Kind::Rate, Node::Text(text)) => rate(text).map(|every| (Val::Interval(every), None)).map_err(here),
@@ -176,7 +182,7 @@ fn expected(kind: Kind) -> &'static str {
         Kind::Percent => "a percentage",
         Kind::Sysctls | Kind::Native => "a table",
         Kind::OffOr(_) => "`off` or a table",
-        Kind::Choices(_) => "a text or a list of texts",
+        Kind::Choices(_) | Kind::Images => "a text or a list of texts",
         Kind::TextOrTrue => "a text or true",
         _ => "a text",
     }
@@ -267,11 +273,29 @@ fn word(text: &str, words: &[&str]) -> Result<(), String> {
     Err(format!("unknown value `{text}`; {}", mend(text, "value", words.iter().copied())))
 }
 
+/// An image's name as Docker takes it, as far as a slip would show: no spaces, not an option.
+fn image(text: &str) -> Result<(), String> {
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | ':' | '@');
+    if text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(good) {
+        return Ok(());
+    }
+    Err(format!("`{text}` is no name of an image; write for example `rabbitmq:3.13-management`"))
+}
+
 fn choices(values: &[Value], words: &[&str], wrong: Problem) -> Result<(Val, Option<String>), Problem> {
+    listed(values, |text| word(text, words), wrong)
+}
+
+/// A list of texts, each once.
+fn listed(
+    values: &[Value],
+    good: impl Fn(&str) -> Result<(), String>,
+    wrong: Problem,
+) -> Result<(Val, Option<String>), Problem> {
     let mut found: Vec<(usize, String)> = Vec::new();
     for value in values {
         let Node::Text(text) = &value.node else { return Err((value.at, wrong.1)) };
-        word(text, words).map_err(|problem| (value.at, problem))?;
+        good(text).map_err(|problem| (value.at, problem))?;
         if found.iter().any(|(_, known)| known == text) {
             return Err((value.at, format!("`{text}` is listed twice; write it once")));
         }
@@ -336,6 +360,10 @@ fn bit_rate(text: &str) -> Result<u64, String> {
 fn bound(node: &Node) -> Option<Result<Bound, String>> {
     match node {
         Node::Int(_) | Node::Float(_) => Some(Ok(Bound::Number(number(node)))),
+        Node::Text(text) if text.contains('/') => Some(match parse_rate(text) {
+            Ok(every) => Ok(Bound::Rate(3600.0 / every.as_secs_f64())),
+            Err(_) => Err(format!("`{text}` is not a rate of events; write for example `1/1000h`")),
+        }),
         Node::Text(text) => Some(match text.trim().strip_suffix('%') {
             Some(share) => share
                 .trim()

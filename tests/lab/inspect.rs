@@ -14,20 +14,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The binary's answer as JSON.
-fn inspect(args: &[&str]) -> Value {
+pub fn inspect(args: &[&str]) -> Value {
     let output = Command::new(binary()).arg("inspect").args(args).arg("--json").output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
 /// The row of the connection that has this local address.
-fn row<'a>(answer: &'a Value, local: &str) -> &'a Value {
+pub fn row<'a>(answer: &'a Value, local: &str) -> &'a Value {
     let rows = answer["rows"].as_array().unwrap();
     rows.iter().find(|row| row["local"] == local).unwrap_or_else(|| panic!("{local} is not in {answer}"))
 }
 
 /// Window and knowledge of one class.
-fn window(row: &Value, class: &str) -> (Option<f64>, Option<f64>, String) {
+pub fn window(row: &Value, class: &str) -> (Option<f64>, Option<f64>, String) {
     let answer = row["answers"].as_array().unwrap().iter().find(|a| a["class"] == class).unwrap();
     (answer["lo_s"].as_f64(), answer["hi_s"].as_f64(), answer["knowledge"].as_str().unwrap().to_string())
 }

@@ -3,20 +3,18 @@
 use super::Message;
 use crate::host::clock::Clock;
 use crate::host::mailbox::Sender;
-use crate::host::netns::NetNs;
-use crate::host::process::{Launch, Process, Stream};
+use crate::lab::{Lab, Running, Seat};
 use crate::subject::protocol::{Command, Report};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
-use std::process::ChildStdin;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A child and the thread that reads its reports.
 pub struct Child {
     name: String,
-    process: Process,
-    commands: Option<ChildStdin>,
+    process: Running,
+    commands: Option<Box<dyn Write + Send>>,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -35,7 +33,7 @@ pub enum ChildNews {
 }
 
 impl Child {
-    /// Starts `halfopen <role …>` in a namespace: the role's name, then arguments of its own. Its index travels with everything that it reports.
+    /// Starts `halfopen <role …>` beside a host of the lab: the role's name, then arguments of its own. Its index travels with everything that it reports.
     ///
     /// # Errors
     /// When the process can't be started.
@@ -43,20 +41,14 @@ impl Child {
         role: &[&str],
         name: &str,
         index: usize,
-        netns: &NetNs,
+        (lab, seat): (&Lab, Seat),
         clock: Clock,
         nofile: u64,
         events: &Sender<Message>,
     ) -> io::Result<Self> {
         let zero_ns = clock.zero_ns().to_string();
-        let argv = role.iter().copied().chain(["--zero-ns", &zero_ns]);
-        let mut launch = Launch::new("/proc/self/exe").args(argv);
-        launch.netns = Some(netns.clone());
-        launch.stdin = Stream::Pipe;
-        launch.stdout = Stream::Pipe;
-        launch.stderr = Stream::Inherit;
-        launch.nofile = Some(nofile);
-        let mut process = launch.spawn()?;
+        let argv: Vec<String> = role.iter().copied().chain(["--zero-ns", &zero_ns]).map(String::from).collect();
+        let mut process = lab.start(seat, &argv, nofile)?;
         let commands = process.take_stdin();
         let stdout = process.take_stdout().ok_or_else(|| io::Error::other("the child has no standard output"))?;
         let events = events.clone();

@@ -11,6 +11,7 @@ mod looks;
 mod observers;
 mod outside;
 mod owned;
+mod place;
 mod registry;
 mod run;
 mod tracker;

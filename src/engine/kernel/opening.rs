@@ -26,9 +26,10 @@ impl Run<'_> {
     pub(super) fn start_children(&mut self, job: &Job, sender: &Sender<Message>) -> Result<(), EngineError> {
         let scenario = &self.plan.scenario;
         let (clock, children) = (self.clock, &mut self.children);
-        let mut add = |role: &[&str], name: &str, ns: &NetNs| -> Result<usize, EngineError> {
+        let lab = &self.lab;
+        let mut add = |role: &[&str], name: &str, seat: Seat| -> Result<usize, EngineError> {
             let index = children.len();
-            children.push(Child::start(role, name, index, ns, clock, NOFILE, sender).map_err(harness(name))?);
+            children.push(Child::start(role, name, index, (lab, seat), clock, NOFILE, sender).map_err(harness(name))?);
             Ok(index)
         };
         // Made before anybody opens it.
@@ -38,29 +39,24 @@ impl Run<'_> {
         };
         let store: Vec<&str> = store.iter().flat_map(|path| ["--store", path.as_str()]).collect();
         for (index, arm) in scenario.arms.iter().enumerate() {
-            add(
-                &[&["__subject"], store.as_slice()].concat(),
-                &format!("subject {}", arm.name),
-                &self.lab.clients[index],
-            )?;
+            add(&[&["__subject"], store.as_slice()].concat(), &format!("subject {}", arm.name), Seat::Arm(index))?;
         }
         if scenario.arms.iter().any(|a| a.settings.subject.broker() == BrokerKind::None) {
-            add(&["__peer"], PEER, &self.lab.server)?;
+            add(&["__peer"], PEER, Seat::Server)?;
         }
         if scenario.load_interval.is_some()
             && scenario.arms.iter().any(|a| a.settings.subject.broker() != BrokerKind::None)
         {
             let role = [&["__producer"], store.as_slice()].concat();
-            self.producer = Some(add(&role, "producer", &self.lab.producer)?);
+            self.producer = Some(add(&role, "producer", Seat::Producer)?);
         }
         if scenario.reaper.is_some() {
             // It needs no network at all, and so there is none that could be cut.
-            let nowhere = NetNs::create("reaper").map_err(harness("reaper"))?;
-            self.reaper = Some(add(&[&["__reaper"], store.as_slice()].concat(), "reaper", &nowhere)?);
+            self.reaper = Some(add(&[&["__reaper"], store.as_slice()].concat(), "reaper", Seat::Nowhere)?);
         }
-        if let Some(ns) = &self.lab.proxy {
+        if lab.proxy.is_some() {
             for trial in &self.plan.trials {
-                add(&["__proxy"], &format!("{PROXY} {}", trial.id), ns)?;
+                add(&["__proxy"], &format!("{PROXY} {}", trial.id), Seat::Proxy)?;
             }
         }
         Ok(())

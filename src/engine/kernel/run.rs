@@ -7,6 +7,7 @@ use super::looks::Told;
 use super::observers::Observers;
 use super::outside::Outside;
 use super::owned::Owned;
+use super::place;
 use super::registry::Registry;
 use super::tracker::{Order, Tracker};
 use crate::clients::{self, Program, Where};
@@ -17,11 +18,10 @@ use crate::host::clock::Clock;
 use crate::host::conntrack::Conntrack;
 use crate::host::guest::in_user_mode_linux;
 use crate::host::mailbox::{Nothing, Receiver, Sender, mailbox};
-use crate::host::netns::NetNs;
 use crate::host::process::{nofile_within_reach, on_end};
 use crate::host::userns::mapped_user;
 use crate::host::{procfs, signals};
-use crate::lab::{ADMIN, Broker, Lab, LabError, Patience};
+use crate::lab::{ADMIN, Broker, Lab, LabError, Patience, Seat};
 use crate::observe::SockDiag;
 use crate::plan::{self, Plan};
 use crate::reaper::TaskStore;
@@ -115,7 +115,7 @@ pub fn run(job: &Job, progress: &mut dyn FnMut(Progress)) -> (Facts, Result<Endi
         })
         .map_err(harness("signals"))?;
         progress(Progress::stage("building the lab and starting its brokers"));
-        let lab = match Lab::build(&lab_spec(job), &patience) {
+        let lab = match place::build(job, &lab_spec(job), &patience) {
             Err(LabError::Interrupted) => return Ok(Ending::Interrupted),
             built => built.map_err(lab_error)?,
         };
@@ -154,9 +154,11 @@ impl Progress {
 /// What the machine lacks is said with the mend; everything else is the harness's own failure.
 fn lab_error(error: LabError) -> EngineError {
     match error {
-        LabError::NoProgram { .. } | LabError::NoNetem { .. } | LabError::NoConntrack | LabError::Sysctl { .. } => {
-            EngineError::Cannot(error.to_string())
-        }
+        LabError::NoProgram { .. }
+        | LabError::NoNetem { .. }
+        | LabError::NoConntrack
+        | LabError::Sysctl { .. }
+        | LabError::Cannot(_) => EngineError::Cannot(error.to_string()),
         other => EngineError::Harness(other.to_string()),
     }
 }
@@ -192,8 +194,7 @@ impl<'a> Run<'a> {
         }
         facts.sources.extend(lab.notes().iter().cloned());
         let layout = layout(plan);
-        let table =
-            FaultTable::install_as(layout, &lab.router, clock).map_err(|e| EngineError::Cannot(e.to_string()))?;
+        let table = place::install_table(layout, &lab, clock).map_err(|e| EngineError::Cannot(e.to_string()))?;
         let diags = || -> Result<Vec<SockDiag>, EngineError> {
             lab.clients.iter().map(|ns| SockDiag::open(ns).map_err(|e| EngineError::Cannot(e.to_string()))).collect()
         };

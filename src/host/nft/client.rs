@@ -1,6 +1,6 @@
 //! The socket.
 
-use super::model::{Element, Op, Set};
+use super::model::{Element, Family, Op, Set};
 use super::parse::{self, Reading};
 use super::{NftError, encode};
 use crate::host::clock::Clock;
@@ -21,11 +21,12 @@ const NO_ANSWER: Duration = Duration::from_secs(5);
 const DUMP_TRIES: usize = 16;
 const DELETED_ELEMENT: u16 = 10 << 8 | 14;
 
-/// One table of the family `ip`, and the socket that owns it. Whatever the socket created disappears with it.
+/// One table, and the socket that owns it. Whatever the socket created disappears with it.
 #[derive(Debug)]
 #[must_use = "the kernel removes the table when the client is dropped"]
 pub struct NftClient {
     namespace: String,
+    family: Family,
     table: String,
     socket: Socket,
     sequence: u32,
@@ -58,7 +59,7 @@ impl NftClient {
     ///
     /// # Errors
     /// When the socket can't be opened there.
-    pub fn open(namespace: &NetNs, table: &str) -> Result<Self, NftError> {
+    pub fn open(namespace: &NetNs, family: Family, table: &str) -> Result<Self, NftError> {
         let error = |source| NftError::Socket {
             namespace: namespace.name().to_string(),
             operation: "open the netlink socket",
@@ -67,6 +68,7 @@ impl NftClient {
         let socket = namespace.run(open_socket).map_err(error)?;
         Ok(Self {
             namespace: namespace.name().to_string(),
+            family,
             table: table.to_string(),
             socket,
             sequence: 0,
@@ -83,7 +85,7 @@ impl NftClient {
         // A width that holds: a batch is a few thousand operations at most.
         let first = self.reserve(ops.len() as u32 + 2);
         let last = first.wrapping_add(ops.len() as u32);
-        encode::batch(&mut self.request, &self.table, ops, first);
+        encode::batch(&mut self.request, self.family, &self.table, ops, first);
         let mut refused: Option<(u32, i32, String)> = None;
         let mut deleted = Vec::new();
         let before = clock.now();
@@ -136,7 +138,7 @@ impl NftClient {
         for _ in 0..DUMP_TRIES {
             found.clear();
             let sequence = self.reserve(1);
-            encode::dump_elements(&mut self.request, &self.table, set, sequence);
+            encode::dump_elements(&mut self.request, self.family, &self.table, set, sequence);
             if self.dump(sequence, "read a set", |payload| found.extend(parse::elements(payload)))? {
                 found.into_iter().for_each(&mut each);
                 return Ok(());
@@ -154,7 +156,7 @@ impl NftClient {
             return Ok(Vec::new());
         }
         let first = self.reserve(wanted.len() as u32);
-        encode::get_elements(&mut self.request, &self.table, wanted, first);
+        encode::get_elements(&mut self.request, self.family, &self.table, wanted, first);
         let mut found = vec![None; wanted.len()];
         let mut refused = None;
         let mut left = wanted.len();
@@ -206,7 +208,7 @@ impl NftClient {
         for _ in 0..DUMP_TRIES {
             let mut found = Vec::new();
             let sequence = self.reserve(1);
-            encode::dump_rules(&mut self.request, &self.table, sequence);
+            encode::dump_rules(&mut self.request, self.family, &self.table, sequence);
             let consistent = self.dump(sequence, "read the rules", |payload| {
                 found.extend(parse::rule(payload).map(|(chain, handle)| RuleHandle { chain, handle }));
             })?;

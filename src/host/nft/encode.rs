@@ -3,7 +3,7 @@
 //! Register use and hidden dependencies (`meta l4proto tcp` before a TCP field) are those that the `nft` tool itself
 //! generates (`nft --debug=netlink`), so that it prints the rules back as they were meant.
 
-use super::model::{Chain, ChainType, Element, Field, Hook as At, Network, Op, Rule, Set, Statement};
+use super::model::{Chain, ChainType, Element, Family, Field, Hook as At, Network, Op, Rule, Set, Statement};
 use netlink_packet_core::{DefaultNla, NetlinkMessage};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REQUEST};
 use netlink_packet_netfilter::nftables::{
@@ -19,8 +19,11 @@ use std::time::Duration;
 const SUBSYSTEM_NFTABLES: u16 = 10;
 const VERDICT_DROP: u32 = 0;
 const VERDICT_ACCEPT: u32 = 1;
+const LINK_HEADER: u32 = 0;
 const NETWORK_HEADER: u32 = 1;
 const TRANSPORT_HEADER: u32 = 2;
+/// `ETH_P_IP`, as it stands in a frame.
+const ETHERNET_IPV4: [u8; 2] = [0x08, 0x00];
 const PROTOCOL_ICMP: u8 = 1;
 const PROTOCOL_TCP: u8 = 6;
 /// `NFT_CT_STATE`, and the bit of `NF_CT_STATE_INVALID_BIT`.
@@ -38,22 +41,22 @@ const ONE_FOR_ONE: u32 = 1 << 6;
 
 /// A whole batch: begin, the operations, end. The operation at index i gets the sequence number `first + 1 + i`, and
 /// the last one asks for an acknowledgement, which the kernel sends after the commit.
-pub(super) fn batch(buffer: &mut Vec<u8>, table: &str, ops: &[Op], first: u32) {
+pub(super) fn batch(buffer: &mut Vec<u8>, family: Family, table: &str, ops: &[Op], first: u32) {
     buffer.clear();
     control(buffer, ControlMessage::BatchBegin, first);
     let mut sequence = first;
     for (index, op) in ops.iter().enumerate() {
         sequence = sequence.wrapping_add(1);
-        let (message, mut flags) = operation(table, op);
+        let (message, mut flags) = operation(family, table, op);
         if index + 1 == ops.len() {
             flags |= NLM_F_ACK;
         }
-        push(buffer, header(), message, flags, sequence);
+        push(buffer, header(family), message, flags, sequence);
     }
     control(buffer, ControlMessage::BatchEnd, sequence.wrapping_add(1));
 }
 
-fn operation(table: &str, op: &Op) -> (NfTablesMessage, u16) {
+fn operation(family: Family, table: &str, op: &Op) -> (NfTablesMessage, u16) {
     let create = NLM_F_CREATE | NLM_F_EXCL;
     match op {
         Op::AddTable => {
@@ -66,7 +69,7 @@ fn operation(table: &str, op: &Op) -> (NfTablesMessage, u16) {
         }
         Op::AddSet(set) => (NfTablesMessage::NewSet(new_set(table, set)), create),
         Op::AddChain(chain) => (NfTablesMessage::NewChain(new_chain(table, chain)), create),
-        Op::AddRule(rule) => (NfTablesMessage::NewRule(new_rule(table, rule)), NLM_F_CREATE | NLM_F_APPEND),
+        Op::AddRule(rule) => (NfTablesMessage::NewRule(new_rule(family, table, rule)), NLM_F_CREATE | NLM_F_APPEND),
         Op::AddElement(element) => (NfTablesMessage::NewSetElement(elements(table, element, None)), create),
         Op::AddLease(element, lease) => {
             (NfTablesMessage::NewSetElement(elements(table, element, Some(*lease))), create)
@@ -77,29 +80,29 @@ fn operation(table: &str, op: &Op) -> (NfTablesMessage, u16) {
 }
 
 /// A request for every element of a set.
-pub(super) fn dump_elements(buffer: &mut Vec<u8>, table: &str, set: &Set, sequence: u32) {
+pub(super) fn dump_elements(buffer: &mut Vec<u8>, family: Family, table: &str, set: &Set, sequence: u32) {
     buffer.clear();
     let attributes = vec![SetElementList::Table(table.into()), SetElementList::Set(set.name.into())];
     let message = NfTablesMessage::GetSetElement(SetElementMessage { attributes });
-    push(buffer, header(), message, NLM_F_DUMP, sequence);
+    push(buffer, header(family), message, NLM_F_DUMP, sequence);
 }
 
 /// A request for one element each, acknowledged, with consecutive sequence numbers from `first`.
-pub(super) fn get_elements(buffer: &mut Vec<u8>, table: &str, wanted: &[Element], first: u32) {
+pub(super) fn get_elements(buffer: &mut Vec<u8>, family: Family, table: &str, wanted: &[Element], first: u32) {
     buffer.clear();
     let mut sequence = first;
     for element in wanted {
         let message = NfTablesMessage::GetSetElement(elements(table, element, None));
-        push(buffer, header(), message, NLM_F_ACK, sequence);
+        push(buffer, header(family), message, NLM_F_ACK, sequence);
         sequence = sequence.wrapping_add(1);
     }
 }
 
 /// A request for the table's rules.
-pub(super) fn dump_rules(buffer: &mut Vec<u8>, table: &str, sequence: u32) {
+pub(super) fn dump_rules(buffer: &mut Vec<u8>, family: Family, table: &str, sequence: u32) {
     buffer.clear();
     let attributes = vec![RuleAttribute::Table(table.into())];
-    push(buffer, header(), NfTablesMessage::GetRule(RuleMessage { attributes }), NLM_F_DUMP, sequence);
+    push(buffer, header(family), NfTablesMessage::GetRule(RuleMessage { attributes }), NLM_F_DUMP, sequence);
 }
 
 /// A request for the ruleset's generation.
@@ -109,8 +112,12 @@ pub(super) fn get_generation(buffer: &mut Vec<u8>, sequence: u32) {
     push(buffer, family, NfTablesMessage::GetGen(GenMessage { attributes: vec![] }), 0, sequence);
 }
 
-fn header() -> NetfilterHeader {
-    NetfilterHeader::new(NetfilterProtoFamily::IPv4, 0, 0)
+fn header(family: Family) -> NetfilterHeader {
+    let family = match family {
+        Family::Ip => NetfilterProtoFamily::IPv4,
+        Family::Bridge { .. } => NetfilterProtoFamily::Bridge,
+    };
+    NetfilterHeader::new(family, 0, 0)
 }
 
 fn control(buffer: &mut Vec<u8>, message: ControlMessage, sequence: u32) {
@@ -212,8 +219,8 @@ fn new_chain(table: &str, chain: &Chain) -> ChainMessage {
     ChainMessage { attributes }
 }
 
-fn new_rule(table: &str, rule: &Rule) -> RuleMessage {
-    let mut expressions = Vec::new();
+fn new_rule(family: Family, table: &str, rule: &Rule) -> RuleMessage {
+    let mut expressions = only_these_frames(family);
     let mut is_tcp = false;
     for statement in rule.statements {
         match statement {
@@ -295,6 +302,21 @@ fn new_rule(table: &str, rule: &Rule) -> RuleMessage {
     RuleMessage { attributes }
 }
 
+/// A bridge carries more than IPv4, and more than the run's frames.
+fn only_these_frames(family: Family) -> Vec<Expressions> {
+    let Family::Bridge { to } = family else { return Vec::new() };
+    let register = Meta::DestinationRegister(Register::Reg1);
+    let mut expressions = vec![
+        Expressions::Meta(vec![Meta::Key(MetaKey::EtherTypeProtocol), register]),
+        compare_bytes(Operator::Equal, ETHERNET_IPV4.to_vec()),
+    ];
+    if let Some(to) = to {
+        expressions.push(load(LINK_HEADER, 0, 4, Register::Reg1));
+        expressions.push(compare_bytes(Operator::Equal, to.to_vec()));
+    }
+    expressions
+}
+
 fn only_tcp(expressions: &mut Vec<Expressions>, is_tcp: &mut bool) {
     if !std::mem::replace(is_tcp, true) {
         let register = Meta::DestinationRegister(Register::Reg1);
@@ -350,9 +372,13 @@ fn load(base: u32, offset: u32, length: u32, register: Register) -> Expressions 
 }
 
 fn compare(operator: Operator, value: u8) -> Expressions {
+    compare_bytes(operator, vec![value])
+}
+
+fn compare_bytes(operator: Operator, value: Vec<u8>) -> Expressions {
     Expressions::Cmp(vec![
         Cmp::SourceRegister(Register::Reg1),
         Cmp::Op(operator),
-        Cmp::Data(DataAttribute::Value(vec![value])),
+        Cmp::Data(DataAttribute::Value(value)),
     ])
 }

@@ -5,6 +5,18 @@ use std::hash::{Hash, Hasher};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
+/// Which packets a table sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// What a namespace routes.
+    Ip,
+    /// IPv4 that passes bridges of the namespace from port to port.
+    Bridge {
+        /// Only frames to hardware addresses that begin with these four bytes; `None` takes all.
+        to: Option<[u8; 4]>,
+    },
+}
+
 /// A field of a packet, as a part of a set's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Field {

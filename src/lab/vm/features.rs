@@ -7,7 +7,7 @@
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
 use crate::host::nft::{
-    Chain, ChainType, Element, Field, Hook, Key, NftClient, NftError, Op, Rule, Set, Statement, TcpFlag,
+    Chain, ChainType, Element, Family, Field, Hook, Key, NftClient, NftError, Op, Rule, Set, Statement, TcpFlag,
 };
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub fn lacking() -> Vec<String> {
 
 fn probe(namespace: &NetNs) -> Result<(), String> {
     let text = |e: NftError| e.to_string();
-    let mut client = NftClient::open(namespace, "halfopen_probe").map_err(text)?;
+    let mut client = NftClient::open(namespace, Family::Ip, "halfopen_probe").map_err(text)?;
     let address = |last| SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, last), 1000 + u16::from(last));
     let element = Element { set: &FLOWS, key: Key::of(FLOWS.fields, address(1), address(2)) };
     let mut ops = vec![Op::AddTable, Op::AddSet(&FLOWS)];

@@ -1,0 +1,212 @@
+//! Brokers in containers: the image's own start, with the run's configuration laid in.
+//!
+//! Images keep to what the official ones of RabbitMQ and Redis do: `rabbitmq-server` and `redis-server` are the commands,
+//! an entry point started as root becomes a user of its own. Logs and configuration lie in the run's working directory, so
+//! that they are read as in the other labs.
+
+use super::DockerSpec;
+use super::api::Api;
+use super::contained::{Contained, into_file};
+use super::container::Made;
+use super::wire::Host;
+use crate::host::secret::password;
+use crate::lab::broker::{Broker, Patience, wait_ready};
+use crate::lab::running::Running;
+use crate::lab::{LabError, LabSpec, amqp, rabbitmq, redis};
+use crate::scenario::BrokerKind;
+use std::fs;
+use std::io;
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Where a broker finds the run's files.
+const FILES: &str = "/halfopen";
+
+/// Starts all brokers at once and waits until each has answered a login.
+pub(super) fn start_all(
+    api: &Api,
+    spec: &LabSpec<'_>,
+    docker: &DockerSpec,
+    server: &Host,
+    patience: &Patience,
+) -> Result<Vec<Broker>, LabError> {
+    let kinds: Vec<BrokerKind> = spec.brokers.kinds.iter().copied().filter(|k| *k != BrokerKind::None).collect();
+    std::thread::scope(|scope| {
+        let starts: Vec<_> = kinds
+            .iter()
+            .map(|kind| scope.spawn(|| Start { api, spec, docker, server, kind: *kind }.go(patience)))
+            .collect();
+        let join = |start: std::thread::ScopedJoinHandle<'_, _>| {
+            start.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        starts.into_iter().map(join).collect::<Vec<Result<Broker, LabError>>>().into_iter().collect()
+    })
+}
+
+struct Start<'a> {
+    api: &'a Api,
+    spec: &'a LabSpec<'a>,
+    docker: &'a DockerSpec,
+    server: &'a Host,
+    kind: BrokerKind,
+}
+
+/// What a kind of broker wants.
+struct Wants {
+    command: Vec<String>,
+    env: Vec<String>,
+    tmpfs: Vec<String>,
+    /// Its log, below the directory of its files.
+    log: &'static str,
+    user: &'static str,
+    /// In what its start differs from the image's own.
+    unlike_stock: Option<String>,
+}
+
+impl Start<'_> {
+    fn go(&self, patience: &Patience) -> Result<Broker, LabError> {
+        let kind = self.kind;
+        let io = |what: &'static str| move |source: io::Error| LabError::Io { kind, what, source };
+        let password = password().map_err(io("make a password"))?;
+        let dir = self.spec.work_dir.join(kind.name());
+        let image = self.docker.images.get(&kind).cloned().unwrap_or_default();
+        let wants = match kind {
+            BrokerKind::Redis => self.redis(&dir, &password),
+            BrokerKind::Rabbitmq | BrokerKind::None => self.rabbitmq(&dir, &password, &image),
+        }
+        .map_err(io("write its files"))?;
+        let made = Made {
+            run_id: self.spec.run_id.clone(),
+            role: kind.name().to_string(),
+            image: image.clone(),
+            command: Some(wants.command),
+            env: wants.env,
+            binds: vec![format!("{}:{FILES}", dir.display())],
+            tmpfs: wants.tmpfs,
+            network: format!("container:{}", self.server.container),
+            pid_of: Some(self.server.container.clone()),
+            ..Made::default()
+        };
+        let started = self.api.wait(made.start(self.api))?;
+        let (log, output) = (dir.join(wants.log), dir.join("output"));
+        let file = fs::File::create(&output).map_err(io("keep what it prints"))?;
+        into_file(self.api, started.output, file);
+        let mut process =
+            Contained::main_process(self.api, started.pid).map(Running::Contained).map_err(io("watch it"))?;
+        if let Running::Contained(process) = &process {
+            process.raise_nofile(self.spec.nofile);
+        }
+        let (user, secret) = (wants.user, password.clone());
+        let log_in = |stream: &mut TcpStream| match kind {
+            BrokerKind::Redis => redis::log_in(stream, &secret),
+            BrokerKind::Rabbitmq | BrokerKind::None => amqp::log_in(stream, user, &secret),
+        };
+        let port = kind.port();
+        let startup = wait_ready(kind, port, &mut process, &self.server.ns, patience, &[&log, &output], log_in)?;
+        let version = version_in(&fs::read(&log).unwrap_or_default(), kind);
+        Ok(Broker {
+            kind,
+            port,
+            user: user.into(),
+            version: Some(format!("{} ({image})", version.unwrap_or_else(|| "unknown".into()))),
+            startup,
+            unlike_stock: wants.unlike_stock,
+            log,
+            process,
+            helpers: Vec::new(),
+            dir,
+            password,
+        })
+    }
+
+    fn rabbitmq(&self, dir: &Path, password: &str, image: &str) -> io::Result<Wants> {
+        open_dir(dir)?;
+        open_dir(&dir.join("log"))?;
+        let mut configured = rabbitmq::configuration(self.spec.brokers, password);
+        if !self.spec.vhosts.is_empty() {
+            fs::write(dir.join("definitions.json"), rabbitmq::definitions(&self.spec.vhosts, password))?;
+            configured.push_str(&format!("load_definitions = {FILES}/definitions.json\n"));
+        }
+        // Up to 3.8 the log has another writer, which does not know these.
+        if self.env_of(image, "RABBITMQ_VERSION").is_some_and(|version| version.starts_with("3.8.")) {
+            configured =
+                configured.lines().filter(|line| !line.contains(".formatter")).map(|l| format!("{l}\n")).collect();
+        }
+        fs::write(dir.join("rabbitmq.conf"), configured)?;
+        fs::write(dir.join("inetrc"), rabbitmq::INETRC)?;
+        let env = [
+            ("TZ", "UTC".to_string()),
+            ("RABBITMQ_CONFIG_FILE", format!("{FILES}/rabbitmq.conf")),
+            ("RABBITMQ_LOG_BASE", format!("{FILES}/log")),
+            ("RABBITMQ_LOGS", format!("{FILES}/log/rabbitmq.log")),
+            ("RABBITMQ_NODENAME", "halfopen@localhost".to_string()),
+            ("ERL_INETRC", format!("{FILES}/inetrc")),
+            ("ERL_EPMD_ADDRESS", "127.0.0.1".to_string()),
+            ("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", rabbitmq::NO_BUSY_WAITING.to_string()),
+            ("ERL_MAX_PORTS", self.spec.nofile.max(1024).to_string()),
+        ];
+        Ok(Wants {
+            command: vec!["rabbitmq-server".into()],
+            env: env.map(|(name, value)| format!("{name}={value}")).to_vec(),
+            tmpfs: vec!["/var/lib/rabbitmq".into()],
+            log: "log/rabbitmq.log",
+            user: rabbitmq::USER,
+            unlike_stock: Some(format!("{}; names of addresses are not looked up", rabbitmq::NO_BUSY_WAITING)),
+        })
+    }
+
+    fn redis(&self, dir: &Path, password: &str) -> io::Result<Wants> {
+        open_dir(dir)?;
+        let (inside, log) = (Path::new(FILES), Path::new(FILES).join("redis.log"));
+        fs::write(dir.join("redis.conf"), redis::configuration(inside, &log, password, self.spec.nofile))?;
+        Ok(Wants {
+            command: vec!["redis-server".into(), format!("{FILES}/redis.conf")],
+            env: vec!["TZ=UTC".into()],
+            tmpfs: Vec::new(),
+            log: "redis.log",
+            user: "default",
+            unlike_stock: None,
+        })
+    }
+
+    /// A variable that an image sets.
+    fn env_of(&self, image: &str, name: &str) -> Option<String> {
+        let found = self.api.wait(self.api.docker().inspect_image(image)).ok()?;
+        let all = found.config?.env?;
+        all.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix('=').map(str::to_string))
+    }
+}
+
+/// A directory into which a broker writes as a user of its own. Its parent is closed to others on this machine.
+fn open_dir(dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o777))
+}
+
+/// The version that a broker writes into its log as it starts.
+fn version_in(log: &[u8], kind: BrokerKind) -> Option<String> {
+    let text = String::from_utf8_lossy(log);
+    let (before, end) = match kind {
+        BrokerKind::Rabbitmq => ("Starting RabbitMQ ", ' '),
+        BrokerKind::Redis => ("Redis version=", ','),
+        BrokerKind::None => return None,
+    };
+    let (_, rest) = text.split_once(before)?;
+    Some(rest.split([end, '\n']).next()?.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_where_the_brokers_write_them() {
+        let rabbit = b"2026-11-30 20:55:00.1+00:00 [info] <0.229.0>  Starting RabbitMQ 3.10.8 on Erlang 25.2.3 [jit]\n";
+        assert_eq!(version_in(rabbit, BrokerKind::Rabbitmq).as_deref(), Some("3.10.8"));
+        let redis =
+            b"1:C 30 Nov 2026 * Redis version=7.0.15, bits=64, commit=00000000, modified=0, pid=1, just started\n";
+        assert_eq!(version_in(redis, BrokerKind::Redis).as_deref(), Some("7.0.15"));
+        assert_eq!(version_in(b"", BrokerKind::Redis), None);
+    }
+}
