@@ -174,6 +174,7 @@ fn finish(dir: &RunDir, exit: Exit, args: &RunArgs) -> Result<(Exit, serde_json:
 /// What the model engine does not know how to simulate.
 fn simulated_only(ready: &Ready) -> Result<(), Failure> {
     let option = |arm: &Arm| match (&arm.settings.link, arm.settings.peer_reads) {
+        _ if arm.settings.ping.is_some() => Some("ping"),
         (_, false) => Some("peer_reads = false"),
         (Some(_), _) => Some("link"),
         _ if arm.settings.work.is_some() => Some("work"),

@@ -18,6 +18,7 @@ mod broker;
 mod code_path;
 pub mod docker;
 mod error;
+mod links;
 mod netns;
 mod postgres;
 mod rabbitmq;
@@ -99,6 +100,7 @@ pub struct Lab {
     pub brokers: Vec<Broker>,
     /// The database of the task store, where one was asked for.
     pub database: Option<Postgres>,
+    links: links::Links,
     /// What holds the hosts.
     place: Place,
 }
@@ -122,7 +124,7 @@ impl Lab {
     pub fn build(spec: &LabSpec<'_>, patience: &Patience) -> Result<Self, LabError> {
         let programs = Programs::locate(&spec.brokers.kinds)?;
         netns::validate(&spec.arms)?;
-        let network = netns::build(spec)?;
+        let network = netns::build(spec, patience.clock)?;
         let mut sites = Vec::new();
         for kind in spec.brokers.kinds.iter().copied().filter(|kind| *kind != BrokerKind::None) {
             let password = password().map_err(|source| LabError::Io { kind, what: "make a password", source })?;
@@ -157,9 +159,9 @@ impl Lab {
             first_error.map_or(Ok(()), Err)
         })?;
         drop(sites);
-        let netns::Network { router, server, producer, proxy, standby, clients } = network;
+        let netns::Network { router, server, producer, proxy, standby, clients, links } = network;
         let place = Place::Namespaces;
-        Ok(Self { router, server, producer, proxy, standby, standby_brokers, clients, brokers, database, place })
+        Ok(Self { router, server, producer, proxy, standby, standby_brokers, clients, brokers, database, links, place })
     }
 
     /// Which packets pass between the hosts in the namespace [`Self::router`], and the name of the table for the cut where
@@ -205,6 +207,12 @@ impl Lab {
     #[must_use]
     pub fn broker(&self, kind: BrokerKind) -> Option<&Broker> {
         self.brokers.iter().find(|b| b.kind == kind)
+    }
+
+    /// What stands in for what this kernel lacks, a line each.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.links.notes
     }
 
     /// Ends every broker and lets the namespaces go; goes on past errors.

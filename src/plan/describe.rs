@@ -118,7 +118,11 @@ pub fn describe(plan: &Plan) -> Description {
         "root, or unprivileged user namespaces".to_string(),
         "network, PID and mount namespaces; nftables and veth inside them".to_string(),
     ];
-    privileges.extend(links().next().map(|_| "netem in the kernel (sch_netem), for the arms' links".to_string()));
+    privileges.extend(
+        links()
+            .next()
+            .map(|_| "netem in the kernel (sch_netem) for the arms' links; loss and rate do without".to_string()),
+    );
     privileges.push("nothing of the host's own network is touched".to_string());
     Description {
         scenario: scenario.name.clone(),

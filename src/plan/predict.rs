@@ -358,6 +358,10 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
     if fault.repeat.is_some() {
         return Err("the fault comes again; the model knows one cut".to_string());
     }
+    if settings.ping.is_some() && settings.read_timeout != Setting::None {
+        return Err("a PING's reply is waited for from the PING on; the model knows reads that are always outstanding"
+            .to_string());
+    }
     if let Some(trigger) = fault.trigger {
         return Err(format!("the cut waits for what the connection does (`{}`)", trigger.name()));
     }
@@ -488,6 +492,11 @@ fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Durati
                 conditions.synchronous_call = true;
                 conditions.state = State::InFlight;
             }
+        }
+        // A PING and its reply.
+        SubjectKind::RedisBlocking if arm.settings.ping.is_some() => {
+            traffic.client_messages = arm.settings.ping;
+            traffic.broker_messages = arm.settings.ping;
         }
         _ => {
             // An idle BRPOP is answered after half of the read timeout, and followed by the next one.

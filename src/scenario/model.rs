@@ -258,6 +258,9 @@ pub struct Settings {
     /// The synchronous call that is in flight from the cut on; none: the client waits for messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_call: Option<SyncCall>,
+    /// The client sends a PING this often, and nothing in between; `None`: it waits for messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ping: Option<Duration>,
     /// Sysctls of the subject's own network namespace, by name without the `net.ipv4.` prefix
     /// (`tcp_retries2`), as `sysctl.tcp_retries2 = 5`.
     pub sysctl: BTreeMap<String, i64>,

@@ -185,6 +185,7 @@ mod tests {
             ack: None,
             frame_max: None,
             peer_reads: false,
+            ping: None,
             link: None,
             heartbeat_thread: None,
             sync_call: None,

@@ -7,6 +7,7 @@
 
 mod blocking;
 mod certificate;
+mod changed;
 mod clients;
 mod common;
 mod docker;

@@ -156,6 +156,7 @@ pub fn settings(subject: SubjectKind) -> Settings {
         work: None,
         frame_max: None,
         peer_reads: true,
+        ping: None,
         link: None,
         heartbeat_thread: None,
         sync_call: None,

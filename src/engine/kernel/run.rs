@@ -204,6 +204,7 @@ impl<'a> Run<'a> {
             facts.phases_s.insert(format!("{} start", broker.kind), seconds(broker.startup));
             facts.sources.extend(broker.unlike_stock.iter().map(|what| format!("start of {}: {what}", broker.kind)));
         }
+        facts.sources.extend(lab.notes().iter().cloned());
         let layout = layout(plan);
         let table = place::install_table(layout, &lab, clock).map_err(|e| EngineError::Cannot(e.to_string()))?;
         let diags = || -> Result<Vec<SockDiag>, EngineError> {
