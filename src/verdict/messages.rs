@@ -110,7 +110,7 @@ pub(super) fn enter(account: &Account, rows: &mut [MessageRow]) {
 }
 
 /// Enters the number of messages with each anomaly into the trial's row.
-pub(super) fn count(account: &Account, row: &mut TrialRow) {
+pub(super) fn tally(account: &Account, row: &mut TrialRow) {
     let n = |kind| Some(account.of(kind).count() as u64);
     row.lost_n = n(AnomalyKind::Lost);
     row.duplicated_n = n(AnomalyKind::DuplicatedDelivery);

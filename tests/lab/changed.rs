@@ -35,7 +35,9 @@ fn others(fault: &Fault) -> Vec<(String, Fault)> {
 
 /// Whether every gate holds that looks at what these events show.
 fn holds(plan: &Plan, events: &[Event]) -> bool {
-    judge_gates(&plan.scenario.gates, &judge(plan, events).trials).iter().all(|gate| gate.verdict.name() == "held")
+    judge_gates(&plan.scenario.gates, &judge(plan, events).trials, None)
+        .iter()
+        .all(|gate| gate.verdict.name() == "held")
 }
 
 /// What was changed without any gate failing, a line each.
