@@ -11,7 +11,9 @@ macro_rules! say {
 
 mod args;
 mod attribute;
+mod baseline;
 mod clean;
+mod compare;
 mod conformance;
 mod docker;
 mod doctor;
@@ -24,8 +26,10 @@ mod inspect_watch;
 mod jobs;
 mod list;
 mod machine;
+mod merge;
 mod predict;
 mod progress;
+mod reap;
 mod redact;
 mod report;
 mod run;
@@ -56,10 +60,13 @@ pub fn main(args: &[OsString]) -> u8 {
         Command::Attribute(args) => attribute::attribute(&args),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Conformance(args) => conformance::conformance(&args),
+        Command::Compare(args) => compare::compare(&args),
+        Command::Merge(args) => merge::merge(&args),
         Command::Report(args) => report::report(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Clean(args) => clean::clean(&args),
         Command::Vm(args) => return vm::vm(&args),
+        Command::Reap(args) => reap::reap(&args),
         Command::Schema => print(&pretty(&crate::scenario::schema())),
         Command::List(args) => list::list(&args),
     };

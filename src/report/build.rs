@@ -3,6 +3,7 @@
 use super::CellRows;
 use super::asked;
 use super::beside;
+use super::ledger;
 use super::made;
 use super::sentences;
 use super::silence;
@@ -21,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged, rows: &[CellRows]) -> Summary {
     let scenario = &run.plan.scenario;
-    let gates = judge_gates(&scenario.gates, &judged.trials);
+    let gates = judge_gates(&scenario.gates, &judged.trials, run.baseline.as_ref());
     let arms = arms(&run.plan, events);
     Summary {
         format: run.format,
@@ -46,6 +47,7 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged, rows: &[
         published: beside::published(&run.plan, judged, rows),
         attribution: made::cells(&run.plan, judged, rows),
         published_words: made::published(&run.plan),
+        ledger: ledger::of(&judged.account, &judged.trials.iter().map(|r| r.trial).collect()),
         void_reasons: void_reasons(&judged.trials),
         gates: gates.iter().map(gate).collect(),
         brackets: brackets(&judged.trials),
@@ -109,7 +111,11 @@ fn cells(plan: &Plan, judged: &Judged, cells: &[CellRows]) -> Vec<CellSummary> {
         let messages: Vec<&MessageRow> =
             rows.iter().filter_map(|r| of_trial.get(&r.trial)).flatten().copied().collect();
         let (arm, fault) = (&plan.scenario.arms[c.arm], &plan.scenario.faults[c.fault]);
-        CellSummary { outlooks: silence::watchers(plan, judged, c), ..cell(arm, fault, &rows, &messages) }
+        CellSummary {
+            outlooks: silence::watchers(plan, judged, c),
+            ledger: ledger::of(&judged.account, &rows.iter().map(|r| r.trial).collect()),
+            ..cell(arm, fault, &rows, &messages)
+        }
     };
     cells.iter().map(one).collect()
 }
@@ -128,7 +134,7 @@ fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) 
         subject: arm.settings.subject.name().to_string(),
         broker: arm.settings.subject.broker().name().to_string(),
         fault: fault.name().to_string(),
-        scope: fault.scope.name().to_string(),
+        scope: fault.reach().to_string(),
         control: fault.is_control(),
         counts,
         detected_share: (!certified.is_empty()).then(|| Share::of(counts.detected, certified.len())),
@@ -149,6 +155,7 @@ fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) 
         predicted: predicted(rows),
         messages: (!messages.is_empty()).then(|| message_counts(messages)),
         attempts_mean: attempts_mean(rows),
+        ledger: None,
     }
 }
 
@@ -266,6 +273,11 @@ fn gate(result: &GateResult) -> GateSummary {
         reached: result.value.is_none_or(f64::is_finite),
         n: result.n,
         unknown: result.unknown,
+        interval: result.interval,
+        of_difference: result.interval.is_some() && result.gate.no_worse.is_some(),
+        level: result.gate.confidence.or(result.gate.no_worse.as_ref().map(|_| 0.95)),
+        needed: result.needed,
+        why: result.why.clone(),
     }
 }
 

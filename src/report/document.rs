@@ -3,6 +3,7 @@
 
 use super::beside;
 use super::cells;
+use super::ledger;
 use super::made;
 use super::options;
 use super::price;
@@ -110,6 +111,7 @@ pub(super) fn sections(summary: &Summary) -> Vec<Section> {
         messages(summary),
         made::section(summary),
         price::section(summary),
+        ledger::section(summary),
         void(summary),
         Some(exactness(summary)),
         Some(options::section(summary)),

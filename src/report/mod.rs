@@ -8,10 +8,12 @@ mod asked;
 mod beside;
 mod build;
 mod cells;
+pub mod compare;
 pub mod conformance;
 mod document;
 mod html;
 mod junit;
+mod ledger;
 mod lives;
 mod looks;
 mod made;
@@ -29,8 +31,8 @@ mod text;
 pub use made::{MadeBy, MadeSummary};
 pub use silence::WatcherSummary;
 pub use summary::{
-    CellSummary, Counts, GateSummary, MessageCounts, NamedCount, Predicted, PublishedSummary, ScenarioSummary,
-    StuckBeside, Summary, TaskSummary, VoidCount,
+    AnomalyCount, CellSummary, Counts, GateSummary, LedgerSummary, MessageCounts, NamedCount, Predicted,
+    PublishedSummary, ScenarioSummary, StuckBeside, Summary, TaskSummary, VoidCount,
 };
 pub use tables::{connections_csv, messages_csv, trials_csv};
 pub use text::{escape_markdown, plain, seconds};

@@ -3,7 +3,7 @@
 
 use super::made::MadeSummary;
 use super::silence::WatcherSummary;
-use crate::stats::{Share, Spread};
+use crate::stats::{Interval, Share, Spread};
 use crate::store::{ArmOptions, Brackets, Machine, MemoryUse, Tool};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -45,6 +45,8 @@ pub struct Summary {
     /// What published figures say by themselves.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub published_words: Vec<String>,
+    /// What the ledger of all messages comes to; `None` without messages.
+    pub ledger: Option<LedgerSummary>,
     /// Why trials are void, the most frequent first.
     pub void_reasons: Vec<VoidCount>,
     /// The gates with their verdicts, in the order of the scenario.
@@ -204,6 +206,8 @@ pub struct CellSummary {
     pub messages: Option<MessageCounts>,
     /// Connections and attempts of a trial on average, the one under test included.
     pub attempts_mean: Option<f64>,
+    /// What became of them, and what went wrong; `None` without messages.
+    pub ledger: Option<LedgerSummary>,
 }
 
 /// What the model said about a cell, and how often the measurement agreed.
@@ -260,6 +264,53 @@ pub struct GateSummary {
     pub n: usize,
     /// Trials that could have been anything.
     pub unknown: usize,
+    /// Where the gate asks how sure: the interval, of the value or of the difference to what it is held to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Interval>,
+    /// Whether it is one of the difference.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub of_difference: bool,
+    /// Its one-sided level.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<f64>,
+    /// Trials (on each side) that would decide what is inconclusive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needed: Option<usize>,
+    /// Why it is inconclusive, where the numbers don't say so themselves.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub why: String,
+}
+
+/// What became of messages, and what went wrong with them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct LedgerSummary {
+    /// Handed to the broker: the sum of the following five.
+    pub published: usize,
+    /// Their work was done.
+    pub done: usize,
+    /// A reaper failed them and their work was never done.
+    pub failed: usize,
+    /// Nobody has them, nobody did their work, and nobody was told.
+    pub lost: usize,
+    /// None of these by the end of the watch.
+    pub waiting: usize,
+    /// Never confirmed and never seen again.
+    pub unconfirmed: usize,
+    /// What went wrong, each kind that occurred.
+    pub anomalies: Vec<AnomalyCount>,
+}
+
+/// Messages with one anomaly.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AnomalyCount {
+    /// Which.
+    pub kind: String,
+    /// How many messages.
+    pub n: usize,
+    /// The first of them, as `trial.message`; all of them are in `messages.csv`.
+    pub ids: Vec<String>,
+    /// The evidence for the first one.
+    pub example: String,
 }
 
 /// The ledger in numbers.

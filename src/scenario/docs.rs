@@ -1,5 +1,6 @@
 //! `docs/scenario.md` from the table of keys, so that it can't say anything else than what is read.
 
+use super::command::COMMAND;
 use super::keys::{Key, Kind, Limits, Section, profile_names};
 use super::matrix::{Applies, OptionName, applies};
 use super::model::SubjectKind;
@@ -53,8 +54,11 @@ pub fn reference() -> String {
         let _ = writeln!(page, "| `{name}` | {min} – {max} |");
     }
     let columns: Vec<String> = columns::names().map(|name| format!("`{name}`")).collect();
-    let _ =
-        write!(page, "\n## Metrics of a gate\nThe columns of `trials.csv`, and `agreement`: {}.\n", columns.join(", "));
+    let _ = write!(
+        page,
+        "\n## Metrics of a gate\nThe columns of `trials.csv`, `agreement` and `detected_before_reaper`: {}.\n",
+        columns.join(", ")
+    );
     page
 }
 
@@ -80,8 +84,10 @@ fn rows(page: &mut String, keys: &[Key], prefix: &str) {
             key.example,
             key.since
         );
-        if let Kind::OffOr(inner) = key.kind {
-            rows(page, inner, &format!("{}.", key.name));
+        match key.kind {
+            Kind::OffOr(inner) => rows(page, inner, &format!("{}.", key.name)),
+            Kind::Subject => rows(page, COMMAND, &format!("{}.", key.name)),
+            _ => {}
         }
     }
 }
@@ -100,7 +106,13 @@ fn takes(kind: Kind) -> String {
         Kind::Choice(choice) => words(choice),
         Kind::Choices(choice) => format!("one or a list of {}", words(choice)),
         Kind::Images => "the name of an image, or a list of names".into(),
-        Kind::Subject => words(&SubjectKind::ALL.map(SubjectKind::name)),
+        Kind::Subject => {
+            let named: Vec<&str> =
+                SubjectKind::ALL.into_iter().filter(|kind| !kind.is_own_command()).map(SubjectKind::name).collect();
+            format!("{}, or a table with a command line", words(&named))
+        }
+        Kind::Texts => "a list of texts".into(),
+        Kind::Ready => "`consumes`, `message`, `log: TEXT` or `connections: N`".into(),
         Kind::Rate => "a rate: `1/s`, `10/s`, `1/30s`".into(),
         Kind::Phase => "`uniform`, `in-flight`, `after-heartbeat` or a duration".into(),
         Kind::Profile => words(&profile_names()),
@@ -113,7 +125,7 @@ fn takes(kind: Kind) -> String {
         Kind::Quantile | Kind::Share => "a number above 0, at most 1".into(),
         Kind::TextOrTrue => "a text, or true".into(),
         Kind::Range => "two durations: `10s to 12s`".into(),
-        Kind::Bound => "a number, a percentage or a duration".into(),
+        Kind::Bound => "a number, a percentage, a duration or a rate".into(),
     }
 }
 

@@ -183,6 +183,15 @@ const FAULT: &[Key] = &[
         &["phase"],
     ),
     optional(
+        "connection",
+        Kind::Choice(&["consumer", "control", "event", "subscriber", "publisher"]),
+        "`consumer`",
+        "connection = \"control\"",
+        "Which connection of a client from outside is the one under test, by what is heard on it: a Celery worker on Redis \
+         has one for its remote `control`.",
+        &["role", "socket"],
+    ),
+    optional(
         "phase_window",
         any(ms(1)),
         "the arm's longest period, at least `1s`, at most `60s`",
@@ -233,15 +242,60 @@ const fn long(min: Duration) -> Kind {
 const REAPER: &[Key] = &[
     required(
         "rule",
-        Kind::Choice(&["queued-timeout"]),
+        Kind::Choice(&["queued-timeout", "liveness"]),
         "rule = \"queued-timeout\"",
-        "What it goes by. `queued-timeout`: a row in state *queued* is too old (Airflow's scheduler).",
+        "What it goes by. `queued-timeout`: a row in state *queued* is too old (Airflow's scheduler). `liveness`: its worker \
+         gives no sign of life, or the row is too old.",
     ),
-    required(
+    optional(
         "timeout",
         any(ms(1)),
+        "none: `queued-timeout` needs it",
         "timeout = \"1200s\"",
         "An older row is failed: `task_queued_timeout`, counted from the publication of the message.",
+        &["task_queued_timeout"],
+    ),
+    optional(
+        "pending",
+        any(ms(1)),
+        "none: `liveness` needs it",
+        "pending = \"300s\"",
+        "With `liveness`: a PENDING row that was not changed for this long is failed.",
+        &[],
+    ),
+    optional(
+        "processing",
+        any(ms(1)),
+        "none: `liveness` needs it",
+        "processing = \"1200s\"",
+        "With `liveness`: a PROCESSING row that was not changed for this long is failed, whoever lives.",
+        &[],
+    ),
+    optional(
+        "liveness",
+        Kind::Choice(&["redis", "table", "none"]),
+        "`none`",
+        "liveness = \"redis\"",
+        "With `liveness`: where each worker gives its sign of life, from a thread of its own. `redis`: a key with a time to live, \
+         over a connection of its own; `table`: `worker_status` in the task store.",
+        &[],
+    ),
+    optional(
+        "period",
+        any(ms(50)),
+        "`30s`",
+        "period = \"30s\"",
+        "How often a worker gives a sign of life.",
+        &["heartbeat_interval"],
+    ),
+    optional("ttl", any(ms(50)), "`90s`", "ttl = \"90s\"", "How long a sign of life lasts.", &["time_to_live"]),
+    optional(
+        "reapers",
+        Kind::Integer { min: 1, max: 8 },
+        "1",
+        "reapers = 2",
+        "How many of them sweep at the same moments: all but one of them find each row changed.",
+        &["instances"],
     ),
     required(
         "interval",
@@ -256,6 +310,14 @@ const REAPER: &[Key] = &[
         "generation = \"airflow-2.10.4\"",
         "Up to 2.10.3 the first sweep fails the row; from 2.10.4 it is queued again twice before.",
         &["version"],
+    ),
+    optional(
+        "store",
+        Kind::Choice(&["sqlite", "postgres"]),
+        "`sqlite`",
+        "store = \"postgres\"",
+        "Where the tasks are written down: an embedded file, or a PostgreSQL of the run's own. No fault touches either.",
+        &["database"],
     ),
 ];
 
@@ -291,12 +353,13 @@ const GATE: &[Key] = &[
         Kind::Column,
         "metric = \"ttd_s\"",
         "A column of `trials.csv`; or `agreement`, the share of trials inside the window that the timer model gave them \
-         beforehand, which takes no measure: `min = \"97%\"`.",
+         beforehand, and `detected_before_reaper`, the share of those in which a message waited that were detected before a \
+         reaper had dealt with it; these two take no measure: `min = \"97%\"`.",
     ),
     optional(
         "quantile",
         Kind::Quantile,
-        "one of the four",
+        "one of the six",
         "quantile = 0.99",
         "A quantile of a numeric column; a censored trial is beyond every bound.",
         &["q", "percentile"],
@@ -304,7 +367,7 @@ const GATE: &[Key] = &[
     optional(
         "fraction",
         Kind::Text,
-        "one of the four",
+        "one of the six",
         "fraction = \"detected\"",
         "The share of trials with this value, 0 to 1.",
         &["share"],
@@ -312,7 +375,7 @@ const GATE: &[Key] = &[
     optional(
         "count",
         Kind::TextOrTrue,
-        "one of the four",
+        "one of the six",
         "count = \"void\"",
         "The number of trials with this value, or with any (`true`) in a numeric column.",
         &[],
@@ -320,7 +383,7 @@ const GATE: &[Key] = &[
     optional(
         "uniform",
         Kind::Range,
-        "one of the four",
+        "one of the six",
         "uniform = \"10s to 12s\"",
         "How well a column of times fits a uniform distribution between these two: the p-value of the Kolmogorov–Smirnov \
          test, 0 to 1. A censored trial is beyond both. `min = 0.01`: a gate fails for one true uniform sample in a hundred.",
@@ -335,6 +398,49 @@ const GATE: &[Key] = &[
         &["minimum", "at_least"],
     ),
     optional("max", Kind::Bound, "no upper bound", "max = \"30s\"", "At most this.", &["maximum", "at_most"]),
+    optional(
+        "mean",
+        Kind::Flag,
+        "one of the six",
+        "mean = true",
+        "The mean of `ttd_s`, `ttr_s` or `stuck_s`, cut off at the horizon: who was not detected counts with it.",
+        &["average"],
+    ),
+    optional(
+        "rate",
+        Kind::Flag,
+        "one of the six",
+        "rate = true",
+        "Of `false_alarm`: events an hour of healthy connection under watch. Bounds are rates: `max = \"1/1000h\"`.",
+        &[],
+    ),
+    optional(
+        "confidence",
+        Kind::Percent,
+        "the sample as it is; with `no_worse_than` `95%`",
+        "confidence = \"95%\"",
+        "How sure the verdict must be. The gate holds only where the whole interval of this one-sided level is within the \
+         bound, fails only where all of it is beyond, and is inconclusive else; the report says how many trials would do.",
+        &["level"],
+    ),
+    optional(
+        "no_worse_than",
+        Kind::Text,
+        "a bound",
+        "no_worse_than = \"current\"",
+        "Instead of a bound: another arm of this scenario, which runs side by side, or `baseline`, the same arm in a stored \
+         run (`run --baseline DIR`, see [baselines.md](baselines.md)). Needs `arm` and `margin`.",
+        &["noninferior_to"],
+    ),
+    optional(
+        "margin",
+        Kind::Bound,
+        "required with `no_worse_than`",
+        "margin = \"2s\"",
+        "The smallest difference that matters, in the unit of the bound; or a percentage of the other side's value (of a \
+         share: in points). Held: it is surely no worse by more. Failed: it is worse, and may be so by more.",
+        &["tolerance"],
+    ),
 ];
 
 const fn section(
