@@ -22,6 +22,7 @@ Examples:
   halfopen list                                 the scenarios, each with its question and length
   halfopen run scenarios/first-look.toml        real brokers, real consumers, real half-open sockets
   halfopen run scenarios/one-way.toml --dry-run what it would create, with which privileges, for how long
+  halfopen compare runs/one-way                 arm against arm: better, worse, equal or inconclusive
   halfopen attribute stuck.csv                  which timer made your stuck durations
   halfopen report runs/one-way                  render a recorded run again, offline, without root
 
@@ -41,6 +42,10 @@ pub enum Command {
     Inspect(super::inspect::InspectArgs),
     /// Run the same settings in virtual time and in namespaces, and say where model and labs agree
     Conformance(ConformanceArgs),
+    /// Compare two runs, or arms of one: what is better, how sure that is, and what it costs
+    Compare(CompareArgs),
+    /// Join the parts of one plan that ran with --partition, as if it had never been split
+    Merge(MergeArgs),
     /// Render a recorded run again: judged anew from its events, offline, without root
     Report(ReportArgs),
     /// What this machine can do, and the command that mends each lack
@@ -87,6 +92,9 @@ pub struct RunArgs {
     /// Say what would be created, which privileges that takes and how long it lasts; create nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// The stored run for gates with no_worse_than = "baseline" [default: baselines/NAME, where it is]
+    #[arg(long, value_name = "DIR")]
+    pub baseline: Option<PathBuf>,
     /// Refuse a plan that is estimated to take longer
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub max_time: Option<Duration>,
@@ -197,6 +205,83 @@ Examples:
 
 The first line is the verdict. Nothing is executed or connected to, and no root is needed.
 Exit codes: 0 answered, 1 with --strict and a finding worse than a note, 2 wrong usage or an unreadable file.";
+
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+#[command(after_help = COMPARE_EXAMPLES)]
+pub struct CompareArgs {
+    /// A run directory: the first side; alone, its first arm is compared with each other arm
+    #[arg(value_name = "A")]
+    pub a: String,
+    /// A run directory: the second side
+    #[arg(value_name = "B")]
+    pub b: Option<String>,
+    /// Further runs of the first side (without B: of the same arms)
+    #[arg(long, value_name = "RUN")]
+    pub also_a: Vec<PathBuf>,
+    /// Further runs of the second side
+    #[arg(long, value_name = "RUN", requires = "b")]
+    pub also_b: Vec<PathBuf>,
+    /// Which arm of A against which of B; may be given several times
+    #[arg(long, value_name = "ARM,ARM", allow_hyphen_values = true)]
+    pub arms: Vec<String>,
+    /// The largest difference that does not matter, for example ttd_mean=2s, stuck_mean=5%, detected=3%
+    /// [default: a tenth of A's time, five points of a share, one false alarm a day]
+    #[arg(long, value_name = "METRIC=VALUE")]
+    pub margin: Vec<String>,
+    /// A metric whose doubt leaves the comparison open as well [default: the mean stuck time, else the mean time to detect]
+    #[arg(long, value_name = "METRIC")]
+    pub gate: Vec<String>,
+    /// Differences between the sides that are meant: fault, horizon, load, lab, mode, kernel, versions, machine
+    #[arg(long, value_name = "WHAT,…", value_delimiter = ',', value_parser = super::compare::what)]
+    pub allow: Vec<crate::report::compare::What>,
+    /// Race the detections against such a reaper, for example 1200s/120s [default: the scenario's]
+    #[arg(long, value_name = "TIMEOUT/INTERVAL")]
+    pub reaper: Option<String>,
+    /// A and B are counts of events in the field, EVENTS/EXPOSURE, and no runs
+    #[arg(long, conflicts_with_all = ["also_a", "also_b", "arms", "margin", "gate", "allow", "reaper", "out"])]
+    pub field: bool,
+    /// Write compare.md, compare.json and junit.xml there
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  halfopen compare runs/heartbeat                          the first arm against each other arm, side by side in one run
+  halfopen compare runs/monday runs/tuesday                arms of one name, run against run
+  halfopen compare runs/a1 runs/b1 --also-a runs/a2 --also-b runs/b2
+  halfopen compare runs/x runs/y --arms current,proposed   an arm of x against one of y
+  halfopen compare runs/x --margin ttd_mean=2s --out cmp   a page for CI, JSON and JUnit
+  halfopen compare --field 3/200000 0/200000               three events in 200,000 tasks before, none after: how strong is that?
+
+A metric is better or worse where its 95 % interval, corrected for the number of questions, leaves no room for chance; equal
+where all of it is within the margin; else inconclusive. See docs/comparing.md.
+Exit codes: 0 nothing is worse, 1 something is, 2 wrong usage or runs that answer different questions, 4 inconclusive.";
+
+/// Arguments of `merge`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  halfopen run nightly.toml --partition 1/4 --out part-1      on each of four machines, with its own number
+  halfopen merge part-1 part-2 part-3 part-4 --out nightly
+
+The parts are of one scenario file, one seed and one version. Exit codes: those of the joined run's gates; 4 too where a part is
+missing, 2 where the runs are no parts of one plan.")]
+pub struct MergeArgs {
+    /// Run directories
+    #[arg(required = true, value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// The joined run directory [default: runs/NAME-merged-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print the summary as JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]

@@ -126,6 +126,7 @@ fn in_lab(lab: LabName, args: &ConformanceArgs, out: &Path) -> Result<Vec<LabRun
         seed: args.seed,
         trials: args.trials.or(scaled.then_some(SET_TRIALS)),
         partition: None,
+        baseline: None,
         dry_run: false,
         max_time: None,
         assume: Vec::new(),

@@ -11,7 +11,9 @@ macro_rules! say {
 
 mod args;
 mod attribute;
+mod baseline;
 mod clean;
+mod compare;
 mod conformance;
 mod docker;
 mod doctor;
@@ -24,6 +26,7 @@ mod inspect_watch;
 mod jobs;
 mod list;
 mod machine;
+mod merge;
 mod predict;
 mod progress;
 mod redact;
@@ -56,6 +59,8 @@ pub fn main(args: &[OsString]) -> u8 {
         Command::Attribute(args) => attribute::attribute(&args),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Conformance(args) => conformance::conformance(&args),
+        Command::Compare(args) => compare::compare(&args),
+        Command::Merge(args) => merge::merge(&args),
         Command::Report(args) => report::report(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Clean(args) => clean::clean(&args),

@@ -5,7 +5,7 @@ use super::exit::{Exit, Failure};
 use super::guest::{Guest, run_in_guest};
 use super::jobs::side_by_side;
 use super::redact::redact;
-use super::{machine, pretty, print};
+use super::{baseline, machine, pretty, print};
 use crate::clients;
 use crate::engine::job::{FACTS_FILE, Facts, JOB_FILE, Job};
 use crate::engine::kernel::descriptors;
@@ -17,7 +17,7 @@ use crate::host::{clock, journal, signals};
 use crate::lab::docker::DockerSpec;
 use crate::plan::{self, Overrides, Plan};
 use crate::scenario::{self, Arm, BrokerKind, Fault, Scenario, SubjectKind};
-use crate::store::{LOGS, RunDir, RunInfo, ScenarioSource};
+use crate::store::{LOGS, Recorded, RunDir, RunInfo, ScenarioSource};
 use crate::units::{print_duration, utc_date_time};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,8 @@ pub(super) struct Ready {
     pub(super) plan: Plan,
     /// Where the environments of its clients from outside are.
     environments: BTreeMap<SubjectKind, PathBuf>,
+    /// The stored run that its gates are held to.
+    baseline: Option<(PathBuf, Recorded)>,
     /// The images, for the docker lab.
     docker: Option<DockerSpec>,
 }
@@ -156,6 +158,7 @@ fn simulate(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_js
         Err(error) => return Err(harness(&error)),
     };
     (info.sources, info.phases_s, info.complete) = (facts.sources, facts.phases_s, true);
+    baseline::attach(&mut info, ready.baseline.as_ref());
     dir.write_run(&info).map_err(|e| harness(&e))?;
     finish(&dir, Exit::Held, args)
 }
@@ -258,11 +261,13 @@ pub(super) fn prepare_text(path: &Path, text: String, args: &RunArgs, able_only:
         let why: Vec<&str> = left_out.iter().map(|left| left.why.as_str()).collect();
         return Err(Failure::new(Exit::Cannot, format!("{}: {}", path.display(), why.join("; "))));
     }
+    let baseline = baseline::read(&scenario, args.baseline.as_deref())?;
     let overrides = Overrides { seed: args.seed, trials: args.trials, partition: args.partition };
     let mut plan =
         plan::build(scenario, &overrides).map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", path.display())))?;
     plan.left_out = left_out;
-    let mut ready = Ready { path: path.to_path_buf(), text, plan, environments: BTreeMap::new(), docker: None };
+    let mut ready =
+        Ready { path: path.to_path_buf(), text, plan, environments: BTreeMap::new(), baseline, docker: None };
     if args.engine == EngineName::Model {
         simulated_only(&ready)?;
     }
@@ -371,6 +376,7 @@ pub(super) fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Ex
         _ => Exit::Harness,
     };
     info.complete = exit == Exit::Held;
+    baseline::attach(&mut info, ready.baseline.as_ref());
     dir.write_run(&info).map_err(|e| harness(&e))?;
     if exit == Exit::Cannot {
         // The engine has said why. Nothing was measured, so no run is left behind.

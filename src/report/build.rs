@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged, rows: &[CellRows]) -> Summary {
     let scenario = &run.plan.scenario;
-    let gates = judge_gates(&scenario.gates, &judged.trials);
+    let gates = judge_gates(&scenario.gates, &judged.trials, run.baseline.as_ref());
     let arms = arms(&run.plan, events);
     Summary {
         format: run.format,
@@ -256,6 +256,10 @@ fn gate(result: &GateResult) -> GateSummary {
         reached: result.value.is_none_or(f64::is_finite),
         n: result.n,
         unknown: result.unknown,
+        interval: result.interval,
+        level: result.gate.confidence.or(result.gate.no_worse.as_ref().map(|_| 0.95)),
+        needed: result.needed,
+        why: result.why.clone(),
     }
 }
 

@@ -1,7 +1,8 @@
 //! `junit.xml`: a case a gate, and two about the run itself.
 //!
 //! A gate that failed is a *failure*: the answer is no. That there is no answer (the run did not reach its end, too many
-//! trials are void, a gate is inconclusive) is an *error*: nothing is said about what was tested.
+//! trials are void, a gate is inconclusive because of them) is an *error*: nothing is said about what was tested. A gate
+//! that asks how sure and finds only noise is *skipped*: more trials would answer it.
 
 use super::sentences;
 use super::summary::{CellSummary, GateSummary, Summary};
@@ -90,6 +91,12 @@ fn judged(gate: &GateSummary) -> TestCaseStatus {
     match gate.verdict.as_str() {
         "held" => TestCaseStatus::success(),
         "failed" => trouble(NonSuccessKind::Failure, "gate", &message),
+        // Noise: nothing stood in the way of an answer but the number of trials.
+        _ if gate.level.is_some() && gate.unknown == 0 => {
+            let mut status = TestCaseStatus::skipped();
+            status.set_type("inconclusive").set_message(message);
+            status
+        }
         _ => trouble(NonSuccessKind::Error, "inconclusive", &message),
     }
 }

@@ -8,6 +8,7 @@ mod asked;
 mod beside;
 mod build;
 mod cells;
+pub mod compare;
 pub mod conformance;
 mod document;
 mod html;

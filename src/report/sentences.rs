@@ -3,7 +3,7 @@
 
 use super::summary::{CellSummary, Counts, GateSummary, Summary};
 use super::text::{seconds, whole_seconds};
-use crate::scenario::{Gate, Measure};
+use crate::scenario::{Gate, Measure, NoWorse, Reference};
 use crate::timers::{Side, Watcher};
 
 /// A name from outside, as the form at hand wants it.
@@ -182,6 +182,9 @@ pub(super) fn gate(gate: &Gate) -> String {
         }
         Measure::Count(Some(value)) => format!("number of trials with {} = {value}", gate.metric),
         Measure::Count(None) => format!("number of trials with {}", gate.metric),
+        Measure::Mean => format!("mean of {}", gate.metric),
+        Measure::Rate => format!("{} an hour", gate.metric),
+        Measure::BeforeReaper => "share of trials detected before the reaper".to_string(),
     };
     let bounds = match (gate.min, gate.max) {
         (Some(min), Some(max)) => format!(" from {min} to {max}"),
@@ -189,12 +192,28 @@ pub(super) fn gate(gate: &Gate) -> String {
         (None, Some(max)) => format!(" ≤ {max}"),
         (None, None) => String::new(),
     };
+    let bounds = gate.no_worse.as_ref().map_or(bounds, no_worse);
     let arm = gate.arm.as_ref().map(|a| format!(", arm {a}")).unwrap_or_default();
     let fault = gate.fault.as_ref().map(|f| format!(", fault {f}")).unwrap_or_default();
-    format!("{what}{bounds}{arm}{fault}")
+    let sure = gate.confidence.map(|level| format!(", sure to {} %", percent(level))).unwrap_or_default();
+    format!("{what}{bounds}{arm}{fault}{sure}")
 }
 
-/// What a gate measured: `21.2 over 25 trials`.
+/// ` no worse than current by 2`.
+fn no_worse(rule: &NoWorse) -> String {
+    let than = match &rule.than {
+        Reference::Arm(name) => name.as_str(),
+        Reference::Baseline => "the baseline",
+    };
+    let margin = if rule.relative { format!("{} %", percent(rule.margin)) } else { rule.margin.to_string() };
+    format!(" no worse than {than} by {margin}")
+}
+
+fn percent(share: f64) -> f64 {
+    (share * 1e6).round() / 1e4
+}
+
+/// What a gate measured: `21.2 over 25 trials`, and how sure that is where the gate asks.
 pub(super) fn gate_numbers(gate: &GateSummary) -> String {
     let value = match (gate.value, gate.reached) {
         (Some(value), _) => seconds_or_count(value),
@@ -202,7 +221,31 @@ pub(super) fn gate_numbers(gate: &GateSummary) -> String {
         (None, true) => "nothing".to_string(),
     };
     let unknown = if gate.unknown > 0 { format!(", {} unknown", gate.unknown) } else { String::new() };
-    format!("{value} over {}{unknown}", plural(gate.n, "trial"))
+    format!("{value} over {}{unknown}{}", plural(gate.n, "trial"), sureness(gate))
+}
+
+/// `, difference -57.1 to -53.0 with 95 % on each side; about 120 trials a side would do`.
+fn sureness(gate: &GateSummary) -> String {
+    let mut text = String::new();
+    if let (Some(interval), Some(level)) = (gate.interval, gate.level) {
+        let end = |value: f64| {
+            if value.is_finite() && value.abs() < 1e300 { seconds_or_count(value) } else { "open".to_string() }
+        };
+        text.push_str(&format!(
+            ", {} to {} with {} % on each side",
+            end(interval.lo),
+            end(interval.hi),
+            percent(level)
+        ));
+    }
+    if let Some(needed) = gate.needed {
+        text.push_str(&format!("; about {} would decide", plural(needed, "trial")));
+    }
+    if !gate.why.is_empty() {
+        text.push_str("; ");
+        text.push_str(&super::text::plain(&gate.why));
+    }
+    text
 }
 
 fn seconds_or_count(value: f64) -> String {

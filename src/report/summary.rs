@@ -2,7 +2,7 @@
 //! `docs/run-directory.md`.
 
 use super::silence::WatcherSummary;
-use crate::stats::{Share, Spread};
+use crate::stats::{Interval, Share, Spread};
 use crate::store::{ArmOptions, Brackets, Machine, MemoryUse, Tool};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -251,6 +251,18 @@ pub struct GateSummary {
     pub n: usize,
     /// Trials that could have been anything.
     pub unknown: usize,
+    /// Where the gate asks how sure: the interval, of the value or of the difference to what it is held to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Interval>,
+    /// Its one-sided level.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<f64>,
+    /// Trials (on each side) that would decide what is inconclusive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needed: Option<usize>,
+    /// Why it is inconclusive, where the numbers don't say so themselves.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub why: String,
 }
 
 /// The ledger in numbers.

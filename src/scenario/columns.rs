@@ -91,18 +91,28 @@ pub(super) const COLUMNS: &[(&str, Column)] = &[
     ("void_reason", Column::Text),
     ("predicted_watcher", Column::Text),
     ("watcher_agrees", Column::Flag),
+    ("healthy_s", Column::Seconds),
 ];
 
 /// The metric that is no column of its own: the share of `true` in the column `agrees`, which takes no measure.
 pub(super) const AGREEMENT: &str = "agreement";
 
+/// The metric that is the race against the reaper: it takes no measure either.
+pub(super) const BEFORE_REAPER: &str = "detected_before_reaper";
+
+/// Columns of which a mean honours censoring.
+pub(super) const TIMES: [&str; 3] = ["ttd_s", "ttr_s", "stuck_s"];
+
 /// The names.
 pub(super) fn names() -> impl Iterator<Item = &'static str> + Clone {
-    COLUMNS.iter().map(|(name, _)| *name).chain([AGREEMENT])
+    COLUMNS.iter().map(|(name, _)| *name).chain([AGREEMENT, BEFORE_REAPER])
 }
 
 /// What the column of this name holds.
 pub(super) fn find(name: &str) -> Option<Column> {
-    let name = if name == AGREEMENT { "agrees" } else { name };
+    let name = match name {
+        AGREEMENT | BEFORE_REAPER => "agrees",
+        name => name,
+    };
     COLUMNS.iter().find(|(known, _)| *known == name).map(|(_, column)| *column)
 }

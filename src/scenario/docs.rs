@@ -53,8 +53,11 @@ pub fn reference() -> String {
         let _ = writeln!(page, "| `{name}` | {min} – {max} |");
     }
     let columns: Vec<String> = columns::names().map(|name| format!("`{name}`")).collect();
-    let _ =
-        write!(page, "\n## Metrics of a gate\nThe columns of `trials.csv`, and `agreement`: {}.\n", columns.join(", "));
+    let _ = write!(
+        page,
+        "\n## Metrics of a gate\nThe columns of `trials.csv`, `agreement` and `detected_before_reaper`: {}.\n",
+        columns.join(", ")
+    );
     page
 }
 
@@ -113,7 +116,7 @@ fn takes(kind: Kind) -> String {
         Kind::Quantile | Kind::Share => "a number above 0, at most 1".into(),
         Kind::TextOrTrue => "a text, or true".into(),
         Kind::Range => "two durations: `10s to 12s`".into(),
-        Kind::Bound => "a number, a percentage or a duration".into(),
+        Kind::Bound => "a number, a percentage, a duration or a rate".into(),
     }
 }
 

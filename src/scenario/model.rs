@@ -239,6 +239,13 @@ pub enum Measure {
     Fraction(String),
     /// The number of trials with this value in a text column, or with any value in a numeric one.
     Count(Option<String>),
+    /// The mean of a time that is counted from the cut or the queue, cut off at the horizon: who was not detected counts
+    /// with the horizon.
+    Mean,
+    /// Events an hour of healthy connection under watch.
+    Rate,
+    /// The share of trials, of those in which a message waited, that were detected before a reaper had dealt with it.
+    BeforeReaper,
     /// The p-value of the Kolmogorov–Smirnov test of a numeric column against a uniform distribution between two values
     /// in the column's unit; a censored trial counts as beyond both.
     Uniform {
@@ -247,6 +254,28 @@ pub enum Measure {
         /// … to here.
         to: f64,
     },
+}
+
+/// What a gate compares with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reference {
+    /// Another arm of the same run.
+    Arm(String),
+    /// The same arm in a stored run.
+    Baseline,
+}
+
+/// How much worse than a reference a gate allows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NoWorse {
+    /// Than whom.
+    pub than: Reference,
+    /// The smallest difference that matters, in the column's unit, or as a share of the reference's value.
+    pub margin: f64,
+    /// Whether it is such a share.
+    #[serde(default)]
+    pub relative: bool,
 }
 
 /// A bound that the run must hold.
@@ -264,6 +293,29 @@ pub struct Gate {
     pub min: Option<f64>,
     /// At most this, in the column's unit.
     pub max: Option<f64>,
+    /// How sure the verdict must be, as a one-sided level above a half; `None` judges the sample as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
+    /// What it must not be worse than; with it there is no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_worse: Option<NoWorse>,
+}
+
+impl Gate {
+    /// A gate without bounds, to be given some.
+    #[must_use]
+    pub fn new(metric: &str, measure: Measure) -> Self {
+        Self {
+            arm: None,
+            fault: None,
+            metric: metric.to_string(),
+            measure,
+            min: None,
+            max: None,
+            confidence: None,
+            no_worse: None,
+        }
+    }
 }
 
 /// Options of the broker itself.

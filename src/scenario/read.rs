@@ -221,7 +221,8 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     let load_interval = all.load.time("rate");
 
     let names: Vec<&str> = all.arms.iter().filter_map(|fields| fields.text("name")).collect();
-    let gates = all.gates.iter().filter_map(|fields| gates::gate(fields, &names, &faults, findings)).collect();
+    let around = gates::Around { arms: &names, faults: &faults, reaper: all.reaper.is_some() };
+    let gates = all.gates.iter().filter_map(|fields| gates::gate(fields, &around, findings)).collect();
     let horizon = all.scenario.time("horizon");
     let read: Vec<(&Fields, &Arm)> =
         all.arms.iter().zip(&arms).filter_map(|(fields, arm)| Some((fields, arm.as_ref()?))).collect();

@@ -291,12 +291,13 @@ const GATE: &[Key] = &[
         Kind::Column,
         "metric = \"ttd_s\"",
         "A column of `trials.csv`; or `agreement`, the share of trials inside the window that the timer model gave them \
-         beforehand, which takes no measure: `min = \"97%\"`.",
+         beforehand, and `detected_before_reaper`, the share of those in which a message waited that were detected before a \
+         reaper had dealt with it; these two take no measure: `min = \"97%\"`.",
     ),
     optional(
         "quantile",
         Kind::Quantile,
-        "one of the four",
+        "one of the six",
         "quantile = 0.99",
         "A quantile of a numeric column; a censored trial is beyond every bound.",
         &["q", "percentile"],
@@ -304,7 +305,7 @@ const GATE: &[Key] = &[
     optional(
         "fraction",
         Kind::Text,
-        "one of the four",
+        "one of the six",
         "fraction = \"detected\"",
         "The share of trials with this value, 0 to 1.",
         &["share"],
@@ -312,7 +313,7 @@ const GATE: &[Key] = &[
     optional(
         "count",
         Kind::TextOrTrue,
-        "one of the four",
+        "one of the six",
         "count = \"void\"",
         "The number of trials with this value, or with any (`true`) in a numeric column.",
         &[],
@@ -320,7 +321,7 @@ const GATE: &[Key] = &[
     optional(
         "uniform",
         Kind::Range,
-        "one of the four",
+        "one of the six",
         "uniform = \"10s to 12s\"",
         "How well a column of times fits a uniform distribution between these two: the p-value of the Kolmogorov–Smirnov \
          test, 0 to 1. A censored trial is beyond both. `min = 0.01`: a gate fails for one true uniform sample in a hundred.",
@@ -335,6 +336,49 @@ const GATE: &[Key] = &[
         &["minimum", "at_least"],
     ),
     optional("max", Kind::Bound, "no upper bound", "max = \"30s\"", "At most this.", &["maximum", "at_most"]),
+    optional(
+        "mean",
+        Kind::Flag,
+        "one of the six",
+        "mean = true",
+        "The mean of `ttd_s`, `ttr_s` or `stuck_s`, cut off at the horizon: who was not detected counts with it.",
+        &["average"],
+    ),
+    optional(
+        "rate",
+        Kind::Flag,
+        "one of the six",
+        "rate = true",
+        "Of `false_alarm`: events an hour of healthy connection under watch. Bounds are rates: `max = \"1/1000h\"`.",
+        &[],
+    ),
+    optional(
+        "confidence",
+        Kind::Percent,
+        "the sample as it is; with `no_worse_than` `95%`",
+        "confidence = \"95%\"",
+        "How sure the verdict must be. The gate holds only where the whole interval of this one-sided level is within the \
+         bound, fails only where all of it is beyond, and is inconclusive else; the report says how many trials would do.",
+        &["level"],
+    ),
+    optional(
+        "no_worse_than",
+        Kind::Text,
+        "a bound",
+        "no_worse_than = \"current\"",
+        "Instead of a bound: another arm of this scenario, which runs side by side, or `baseline`, the same arm in a stored \
+         run (`run --baseline DIR`, see [baselines.md](baselines.md)). Needs `arm` and `margin`.",
+        &["noninferior_to"],
+    ),
+    optional(
+        "margin",
+        Kind::Bound,
+        "required with `no_worse_than`",
+        "margin = \"2s\"",
+        "The smallest difference that matters, in the unit of the bound; or a percentage of the other side's value (of a \
+         share: in points). Held: it is surely no worse by more. Failed: it is worse, and may be so by more.",
+        &["tolerance"],
+    ),
 ];
 
 const fn section(

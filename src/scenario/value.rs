@@ -38,6 +38,8 @@ pub(super) enum Bound {
     Number(f64),
     Percent(f64),
     Time(Duration),
+    /// Events an hour.
+    Rate(f64),
 }
 
 /// A problem at a position.
@@ -358,6 +360,10 @@ fn bit_rate(text: &str) -> Result<u64, String> {
 fn bound(node: &Node) -> Option<Result<Bound, String>> {
     match node {
         Node::Int(_) | Node::Float(_) => Some(Ok(Bound::Number(number(node)))),
+        Node::Text(text) if text.contains('/') => Some(match parse_rate(text) {
+            Ok(every) => Ok(Bound::Rate(3600.0 / every.as_secs_f64())),
+            Err(_) => Err(format!("`{text}` is not a rate of events; write for example `1/1000h`")),
+        }),
         Node::Text(text) => Some(match text.trim().strip_suffix('%') {
             Some(share) => share
                 .trim()

@@ -187,6 +187,12 @@ impl Kaplan {
         Interval::new(lo, hi)
     }
 
+    /// The longest watch, in seconds.
+    #[must_use]
+    pub fn last_s(&self) -> f64 {
+        self.last_s
+    }
+
     /// Up to where a restricted mean is defined: to any time where the curve comes to 0, else to the longest watch.
     #[must_use]
     pub fn limit_s(&self) -> f64 {

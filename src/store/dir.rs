@@ -13,7 +13,11 @@ use std::sync::Arc;
 /// The file that says "made by halfopen": only a directory that has it is ever cleared.
 pub const MARKER: &str = ".halfopen-run";
 
-const RUN: &str = "run.json";
+pub(super) const RUN: &str = "run.json";
+/// One row a trial.
+pub(super) const TRIALS: &str = "trials.csv";
+/// One row a message.
+pub(super) const MESSAGES: &str = "messages.csv";
 const EVENTS: &str = "events.jsonl";
 /// The same, compressed by somebody who keeps the run.
 const EVENTS_GZ: &str = "events.jsonl.gz";
@@ -25,9 +29,9 @@ const OWN: [&str; 16] = [
     RUN,
     EVENTS,
     EVENTS_GZ,
-    "trials.csv",
+    TRIALS,
     "connections.csv",
-    "messages.csv",
+    MESSAGES,
     "summary.json",
     "ttd.hlog",
     "stuck.hlog",

@@ -8,11 +8,15 @@
 mod dir;
 mod error;
 mod events;
+mod merge;
 mod model;
+mod samples;
 
 pub use dir::{LOGS, MARKER, Recorded, RunDir, read};
 pub use error::StoreError;
 pub use events::{EventLog, ReadEvents, read_events};
+pub use merge::{Joined, MergeError, merge};
 pub use model::{
     ArmOptions, Brackets, EffectiveCount, Machine, MemoryUse, RUN_FORMAT, RunInfo, ScenarioSource, Tool, sha256_hex,
 };
+pub use samples::{CellSample, PlanHead, RunHead, RunSamples, read_samples};

@@ -3,6 +3,7 @@
 use crate::events::{EVENTS_VERSION, EffectiveOptions};
 use crate::plan::Plan;
 use crate::scenario::Settings;
+use crate::verdict::gate::Baseline;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -53,6 +54,9 @@ pub struct RunInfo {
     /// Seconds that each phase of the run took. Filled in at the end.
     #[serde(default)]
     pub phases_s: BTreeMap<String, f64>,
+    /// The stored run that gates are held to, as it was read at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Baseline>,
     /// Whether the run ended by itself; false in the file of a run that is going on or was killed or interrupted.
     #[serde(default)]
     pub complete: bool,
@@ -84,6 +88,7 @@ impl RunInfo {
             brackets: None,
             memory: Vec::new(),
             phases_s: BTreeMap::new(),
+            baseline: None,
             complete: false,
             plan,
         }

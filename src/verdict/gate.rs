@@ -4,9 +4,12 @@
 //! unknown at its best and at its worst: where that could turn the verdict, the gate is *inconclusive*. So a run with
 //! thousands of trials carries a few void ones, and a run of ten can't be talked into a p99.
 
-use super::{Outcome, TrialRow, VoidReason};
-use crate::scenario::{Gate, Measure};
-use crate::stats::{ks_p_value, ks_uniform};
+use super::assurance::{self, Assured};
+pub use super::gate_sample::GateSample;
+use super::{Outcome, TrialRow};
+use crate::scenario::{Gate, NoWorse, Reference};
+use crate::stats::Interval;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -52,12 +55,42 @@ pub struct GateResult {
     pub n: usize,
     /// Trials that could not be counted and could have been anything.
     pub unknown: usize,
+    /// Where the gate asks how sure: the interval of the value, or of the difference.
+    pub interval: Option<Interval>,
+    /// Trials (on each side) that would decide what is inconclusive.
+    pub needed: Option<usize>,
+    /// Why it is inconclusive, where the numbers don't say so themselves.
+    pub why: String,
 }
 
-/// Judges all gates.
+/// A stored run that gates of this one are held to. Written into `run.json`, so that the run is judged alike wherever its
+/// baseline is by then.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Baseline {
+    /// Where it was.
+    pub path: String,
+    /// What differs between the two runs so that nothing can be decided, one line each.
+    #[serde(default)]
+    pub differences: Vec<String>,
+    /// What it has to say to each gate of the scenario, in their order; `None` for a gate that does not ask.
+    pub samples: Vec<Option<GateSample>>,
+}
+
+impl Baseline {
+    /// What the rows of a stored run say to these gates.
+    #[must_use]
+    pub fn new(path: &str, differences: Vec<String>, gates: &[Gate], rows: &[TrialRow]) -> Self {
+        let asks = |gate: &Gate| matches!(&gate.no_worse, Some(NoWorse { than: Reference::Baseline, .. }));
+        let sample = |gate: &Gate| asks(gate).then(|| GateSample::of(gate, &chosen(gate, gate.arm.as_deref(), rows)));
+        Self { path: path.to_string(), differences, samples: gates.iter().map(sample).collect() }
+    }
+}
+
+/// Judges all gates; those that are held to a stored run need one.
 #[must_use]
-pub fn judge_gates(gates: &[Gate], rows: &[TrialRow]) -> Vec<GateResult> {
-    gates.iter().map(|gate| judge_gate(gate, rows)).collect()
+pub fn judge_gates(gates: &[Gate], rows: &[TrialRow], baseline: Option<&Baseline>) -> Vec<GateResult> {
+    let stored = |index: usize| baseline.and_then(|b| b.samples.get(index)).and_then(Option::as_ref);
+    gates.iter().enumerate().map(|(i, gate)| judge_gate(gate, rows, baseline.map(|b| (b, stored(i))))).collect()
 }
 
 /// The largest share of void trials with which a cell of arm × fault still says something.
@@ -93,23 +126,58 @@ fn has_void_cell(rows: &[TrialRow]) -> bool {
     cells.is_empty() || cells.values().any(|(void, all)| too_void(*void, *all))
 }
 
-fn judge_gate(gate: &Gate, rows: &[TrialRow]) -> GateResult {
-    let chosen: Vec<&TrialRow> = rows
-        .iter()
-        .filter(|r| gate.arm.as_ref().is_none_or(|arm| *arm == r.arm))
+/// The rows that a gate looks at, of one arm or of all.
+fn chosen<'r>(gate: &Gate, arm: Option<&str>, rows: &'r [TrialRow]) -> Vec<&'r TrialRow> {
+    rows.iter()
+        .filter(|r| arm.is_none_or(|arm| arm == r.arm))
         .filter(|r| gate.fault.as_ref().is_none_or(|fault| *fault == r.fault))
-        .collect();
-    let sample = match &gate.measure {
-        Measure::Quantile(_) | Measure::Uniform { .. } => numbers(gate, &chosen),
-        Measure::Fraction(wanted) => matches(gate, &chosen, Some(wanted)),
-        Measure::Count(wanted) => matches(gate, &chosen, wanted.as_deref()),
-    };
+        .collect()
+}
+
+/// A stored run, and what it has to say to the gate at hand.
+type Stored<'b> = (&'b Baseline, Option<&'b GateSample>);
+
+fn judge_gate(gate: &Gate, rows: &[TrialRow], stored: Option<Stored<'_>>) -> GateResult {
+    let sample = GateSample::of(gate, &chosen(gate, gate.arm.as_deref(), rows));
     let value = sample.measure(&gate.measure, None);
-    let verdict = match (value, sample.extremes(&gate.measure)) {
-        (Some(_), Some((least, most))) => between(gate, least, most),
-        _ => Verdict::Inconclusive,
+    let assured = match (&gate.no_worse, gate.confidence) {
+        (Some(rule), _) => held_to(gate, rule, &sample, rows, stored),
+        (None, Some(level)) => assurance::bounded(gate, level, &sample, value),
+        (None, None) => {
+            let verdict = match (value, sample.extremes(&gate.measure)) {
+                (Some(_), Some((least, most))) => between(gate, least, most),
+                _ => Verdict::Inconclusive,
+            };
+            Assured { verdict, interval: None, needed: None, why: String::new() }
+        }
     };
-    GateResult { gate: gate.clone(), verdict, value, n: sample.known.len(), unknown: sample.unknown }
+    let Assured { verdict, interval, needed, why } = assured;
+    GateResult { gate: gate.clone(), verdict, value, n: sample.n(), unknown: sample.unknown, interval, needed, why }
+}
+
+/// The gate against another arm, or against a stored run: that one decides only where nothing else differs.
+fn held_to(gate: &Gate, rule: &NoWorse, own: &GateSample, rows: &[TrialRow], stored: Option<Stored<'_>>) -> Assured {
+    let open = |why: String| Assured { verdict: Verdict::Inconclusive, interval: None, needed: None, why };
+    match (&rule.than, stored) {
+        (Reference::Arm(name), _) => {
+            let other = GateSample::of(gate, &chosen(gate, Some(name), rows));
+            assurance::no_worse(gate, rule, own, &other)
+        }
+        (Reference::Baseline, None) => {
+            open("there is no baseline; name one with --baseline DIR, or keep one in baselines/NAME".to_string())
+        }
+        (Reference::Baseline, Some((baseline, None))) => {
+            open(format!("the baseline {} was read for other gates; run again with it", baseline.path))
+        }
+        (Reference::Baseline, Some((baseline, Some(sample)))) => {
+            let assured = assurance::no_worse(gate, rule, own, sample);
+            if baseline.differences.is_empty() {
+                return assured;
+            }
+            let why = format!("it only informs, because the baseline is another: {}", baseline.differences.join("; "));
+            Assured { verdict: Verdict::Inconclusive, why, needed: None, ..assured }
+        }
+    }
 }
 
 /// The verdict on a value that lies somewhere from `least` to `most`.
@@ -123,106 +191,6 @@ fn between(gate: &Gate, least: f64, most: f64) -> Verdict {
     } else {
         Verdict::Held
     }
-}
-
-#[derive(Default)]
-struct Sample {
-    known: Vec<f64>,
-    unknown: usize,
-}
-
-impl Sample {
-    /// The measure over the known values, with the unknown ones all at `unknown` where that is given.
-    fn measure(&self, measure: &Measure, unknown: Option<f64>) -> Option<f64> {
-        let mut values = self.known.clone();
-        if let Some(value) = unknown {
-            values.resize(values.len() + self.unknown, value);
-        }
-        if values.is_empty() && !matches!(measure, Measure::Count(_)) {
-            return None;
-        }
-        Some(match measure {
-            Measure::Quantile(q) => {
-                values.sort_by(f64::total_cmp);
-                // The smallest value that at least a share q of all lies at or below; the guard absorbs q·n = 24.000…01.
-                let rank = (q * values.len() as f64 - 1e-9).ceil().max(1.0) as usize;
-                values[rank.min(values.len()) - 1]
-            }
-            Measure::Fraction(_) => values.iter().sum::<f64>() / values.len() as f64,
-            Measure::Count(_) => values.iter().sum(),
-            Measure::Uniform { from, to } => ks_uniform(&values, *from, *to)?.p,
-        })
-    }
-
-    /// The least and the most that the measure could be, whatever the unknown values are; outer bounds.
-    fn extremes(&self, measure: &Measure) -> Option<(f64, f64)> {
-        let ends = |low, high| Some((self.measure(measure, Some(low))?, self.measure(measure, Some(high))?));
-        match measure {
-            // Monotone in each value.
-            Measure::Quantile(_) => ends(f64::NEG_INFINITY, f64::INFINITY),
-            Measure::Fraction(_) | Measure::Count(_) => ends(0.0, 1.0),
-            Measure::Uniform { from, to } => {
-                // The largest distance has all of the unknown at one end. The smallest is at least what is left of the
-                // known ones' when the unknown make up for as much as they can: their share of the step.
-                let (a, b) = ends(f64::NEG_INFINITY, f64::INFINITY)?;
-                let known = ks_uniform(&self.known, *from, *to)?;
-                let (n, u) = (known.n as f64, self.unknown as f64);
-                let least_d = ((known.d * n - u) / (n + u)).max(0.0);
-                Some((a.min(b), ks_p_value(least_d, known.n + self.unknown)))
-            }
-        }
-    }
-}
-
-/// A numeric column. A trial that has no value because nobody noticed, or because its process is gone, lies beyond
-/// every bound; void ones and false alarms are unknown; the others have nothing to say.
-fn numbers(gate: &Gate, rows: &[&TrialRow]) -> Sample {
-    let mut sample = Sample::default();
-    for row in rows {
-        let value = row.cell(&gate.metric).and_then(|cell| cell.parse::<f64>().ok());
-        match (row.outcome, value) {
-            (Outcome::Void, _) | (Outcome::FalseAlarm, None) => sample.unknown += 1,
-            (_, Some(value)) => sample.known.push(value),
-            (Outcome::Detected | Outcome::Censored | Outcome::SubjectExited, None) => sample.known.push(f64::INFINITY),
-            (Outcome::Survived, None) => {}
-        }
-    }
-    sample
-}
-
-/// Columns that compare a trial with its prediction.
-const AGREEMENTS: [&str; 2] = ["agrees", "watcher_agrees"];
-
-/// 1 for a trial whose cell is as wanted (any value, where nothing particular is wanted), else 0. A void trial is
-/// unknown, unless the question is about void trials.
-fn matches(gate: &Gate, rows: &[&TrialRow], wanted: Option<&str>) -> Sample {
-    let about_void = gate.metric == "void_reason" || (gate.metric == "outcome" && wanted == Some(Outcome::Void.name()));
-    let mut sample = Sample::default();
-    for row in rows {
-        let cell = row.cell(&gate.metric).unwrap_or_default();
-        // Nothing was predicted, or there is nothing to compare it with: such a trial neither agrees nor disagrees.
-        if row.outcome != Outcome::Void && cell.is_empty() && AGREEMENTS.contains(&gate.metric.as_str()) {
-            continue;
-        }
-        let hit = match wanted {
-            // A reason may carry details behind its code.
-            Some(wanted) => cell == wanted || (gate.metric == "void_reason" && cell.starts_with(&format!("{wanted}:"))),
-            None => !cell.is_empty(),
-        };
-        // A watcher that had fired before the cut would have been seen before the certificate was.
-        let known = about_void || (gate.metric == "false_alarm" && cut_was_watched(row));
-        if row.outcome == Outcome::Void && !known {
-            sample.unknown += 1;
-        } else {
-            sample.known.push(f64::from(u8::from(hit)));
-        }
-    }
-    sample
-}
-
-/// Whether a void trial was watched up to its cut, so that it is known not to be a false alarm.
-fn cut_was_watched(row: &TrialRow) -> bool {
-    row.fault_applied_s.is_some() && row.void_reason != Some(VoidReason::OtherConnection)
 }
 
 #[cfg(test)]

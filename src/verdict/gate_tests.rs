@@ -1,7 +1,9 @@
 //! Gates on rows: the verdict, the numbers and the exit code.
 
 use super::*;
+use crate::scenario::Measure;
 use crate::units::Offset;
+use crate::verdict::VoidReason;
 
 fn row(outcome: Outcome, ttd_s: Option<f64>) -> TrialRow {
     let void_reason = (outcome == Outcome::Void).then_some(VoidReason::FaultFailed("no such set".into()));
@@ -21,11 +23,11 @@ fn detected(n: usize) -> Vec<TrialRow> {
 }
 
 fn gate(metric: &str, measure: Measure, min: Option<f64>, max: Option<f64>) -> Gate {
-    Gate { arm: None, fault: None, metric: metric.into(), measure, min, max }
+    Gate { min, max, ..Gate::new(metric, measure) }
 }
 
 fn verdict(gate: &Gate, rows: &[TrialRow]) -> (Verdict, Option<f64>) {
-    let result = judge_gate(gate, rows);
+    let result = judge_gate(gate, rows, None);
     (result.verdict, result.value)
 }
 
@@ -112,7 +114,7 @@ fn exit_codes_rank_failure_before_doubt_and_an_empty_cell_is_doubt() {
     let failed = gate("ttd_s", Measure::Quantile(0.5), None, Some(0.0));
     let open = Gate { arm: Some("b".into()), ..held.clone() };
     let rows = detected(3);
-    let code = |gates: &[Gate], rows: &[TrialRow]| exit_code(&judge_gates(gates, rows), rows, true);
+    let code = |gates: &[Gate], rows: &[TrialRow]| exit_code(&judge_gates(gates, rows, None), rows, true);
     assert_eq!(code(&[], &rows), 0);
     assert_eq!(code(std::slice::from_ref(&held), &rows), 0);
     assert_eq!(code(&[held.clone(), open.clone()], &rows), 4);
@@ -152,4 +154,125 @@ fn a_shape_is_judged_by_the_p_value_of_its_test() {
     assert_eq!(verdict(&of(10.0, 12.0), &with_void(&even, 30)).0, Verdict::Inconclusive);
     assert_eq!(verdict(&of(10.0, 12.0), &with_void(&early, 3)).0, Verdict::Failed);
     assert_eq!(verdict(&of(10.0, 12.0), &[]).0, Verdict::Inconclusive);
+}
+
+fn sure(gate: Gate, level: f64) -> Gate {
+    Gate { confidence: Some(level), ..gate }
+}
+
+#[test]
+fn a_quantile_with_confidence_takes_as_many_trials_as_its_interval() {
+    let p99 = |n: usize| {
+        let rows: Vec<TrialRow> = (0..n).map(|i| row(Outcome::Detected, Some(10.0 + i as f64 / n as f64))).collect();
+        judge_gate(&sure(gate("ttd_s", Measure::Quantile(0.99), None, Some(11.0)), 0.95), &rows, None)
+    };
+    // 0.99²⁹⁸ is more than 5 %: the largest of 298 does not bound p99 yet.
+    let few = p99(298);
+    assert_eq!((few.verdict, few.needed), (Verdict::Inconclusive, Some(299)));
+    assert!(few.interval.unwrap().hi.is_infinite());
+    assert_eq!(p99(299).verdict, Verdict::Held);
+    let late: Vec<TrialRow> = (0..100).map(|_| row(Outcome::Detected, Some(12.0))).collect();
+    let failed = judge_gate(&sure(gate("ttd_s", Measure::Quantile(0.99), None, Some(11.0)), 0.95), &late, None);
+    assert_eq!(failed.verdict, Verdict::Failed);
+}
+
+#[test]
+fn shares_means_and_rates_with_confidence() {
+    let share = sure(gate("outcome", Measure::Fraction("detected".into()), Some(0.9), None), 0.95);
+    let rows = |hits: usize, n: usize| -> Vec<TrialRow> {
+        let of = |i| if i < hits { row(Outcome::Detected, Some(1.0)) } else { row(Outcome::Censored, None) };
+        (0..n).map(of).collect()
+    };
+    // 0.9²⁸ = 5.2 %, 0.9²⁹ = 4.7 %.
+    assert_eq!(judge_gate(&share, &rows(28, 28), None).verdict, Verdict::Inconclusive);
+    assert_eq!(judge_gate(&share, &rows(29, 29), None).verdict, Verdict::Held);
+    assert_eq!(judge_gate(&share, &rows(40, 60), None).verdict, Verdict::Failed);
+    let mean = sure(gate("ttd_s", Measure::Mean, None, Some(20.0)), 0.95);
+    let held = judge_gate(&mean, &detected(30), None);
+    assert!(held.verdict == Verdict::Held && (held.value.unwrap() - 15.5).abs() < 1e-9, "{held:?}");
+    let rate = sure(gate("false_alarm", Measure::Rate, None, Some(0.001)), 0.95);
+    let quiet = |hours: f64| {
+        vec![TrialRow { healthy_s: Some(Offset::from_secs(hours * 3600.0)), ..row(Outcome::Survived, None) }]
+    };
+    // The rule of three: 2.996 over the hours.
+    assert_eq!(judge_gate(&rate, &quiet(2990.0), None).verdict, Verdict::Inconclusive);
+    assert_eq!(judge_gate(&rate, &quiet(3000.0), None).verdict, Verdict::Held);
+    let mut loud = quiet(10.0);
+    loud[0].outcome = Outcome::FalseAlarm;
+    assert_eq!(judge_gate(&rate, &loud, None).verdict, Verdict::Failed);
+}
+
+#[test]
+fn an_unknown_trial_counts_at_its_worst() {
+    let share = sure(gate("outcome", Measure::Fraction("detected".into()), Some(0.9), None), 0.95);
+    let mut rows = detected(29);
+    rows.push(row(Outcome::Void, None));
+    assert_eq!(judge_gate(&share, &rows, None).verdict, Verdict::Inconclusive);
+}
+
+fn held_to(than: Reference, margin: f64) -> Gate {
+    let no_worse = Some(NoWorse { than, margin, relative: false });
+    Gate { arm: Some("a".into()), no_worse, ..Gate::new("ttd_s", Measure::Mean) }
+}
+
+fn arm(name: &str, from: f64) -> Vec<TrialRow> {
+    let of = |i: u32| TrialRow { arm: name.into(), ..row(Outcome::Detected, Some(from + f64::from(i % 10))) };
+    (0..100).map(of).collect()
+}
+
+#[test]
+fn no_worse_than_another_arm_by_more_than_a_margin() {
+    let gate = held_to(Reference::Arm("b".into()), 1.0);
+    let verdict = |own: f64| {
+        let rows = [arm("a", own), arm("b", 10.0)].concat();
+        judge_gate(&gate, &rows, None).verdict
+    };
+    assert_eq!((verdict(10.0), verdict(5.0)), (Verdict::Held, Verdict::Held));
+    assert_eq!(verdict(10.2), Verdict::Held, "worse, but surely by less than the margin");
+    assert_eq!(verdict(12.0), Verdict::Failed);
+    let few = [arm("a", 10.5)[..8].to_vec(), arm("b", 10.0)[..8].to_vec()].concat();
+    let open = judge_gate(&gate, &few, None);
+    assert!(open.verdict == Verdict::Inconclusive && open.needed.is_some_and(|n| n > 100), "{open:?}");
+    let alone = judge_gate(&gate, &arm("a", 10.0), None);
+    assert!(alone.verdict == Verdict::Inconclusive && alone.why.contains("too few trials"), "{alone:?}");
+}
+
+#[test]
+fn a_stored_run_decides_only_where_nothing_else_differs() {
+    let gate = held_to(Reference::Baseline, 1.0);
+    let gates = [gate.clone()];
+    let stored = |differences: &[&str]| {
+        let differences = differences.iter().map(ToString::to_string).collect();
+        Baseline::new("baselines/x", differences, &gates, &arm("a", 10.0))
+    };
+    let judged = |baseline: Option<&Baseline>, own: f64| judge_gates(&gates, &arm("a", own), baseline).remove(0);
+    assert_eq!(judged(Some(&stored(&[])), 10.0).verdict, Verdict::Held);
+    assert_eq!(judged(Some(&stored(&[])), 13.0).verdict, Verdict::Failed);
+    let other = judged(Some(&stored(&["kernel: 6.1 against 6.18"])), 13.0);
+    assert_eq!(other.verdict, Verdict::Inconclusive);
+    assert!(other.why.contains("kernel: 6.1 against 6.18") && other.interval.is_some(), "{other:?}");
+    assert!(judged(None, 13.0).why.contains("there is no baseline"));
+    // It is written into run.json.
+    let text = serde_json::to_string(&stored(&[])).unwrap();
+    assert_eq!(serde_json::from_str::<Baseline>(&text).unwrap(), stored(&[]));
+}
+
+#[test]
+fn the_race_against_the_reaper() {
+    let gate = sure(gate("detected_before_reaper", Measure::BeforeReaper, Some(0.9), None), 0.95);
+    let race = |detected: Option<f64>, reaped: Option<f64>| TrialRow {
+        fault_applied_s: Some(Offset::from_secs(10.0)),
+        queued_s: Some(Offset::from_secs(9.0)),
+        resolved_s: reaped.map(|at| Offset::from_secs(10.0 + at)),
+        resolved_by: reaped.map_or(String::new(), |_| "queued_timeout".to_string()),
+        ended_s: Some(Offset::from_secs(300.0)),
+        ..row(if detected.is_some() { Outcome::Detected } else { Outcome::Censored }, detected)
+    };
+    let mut rows = vec![race(Some(16.0), None); 60];
+    assert_eq!(judge_gate(&gate, &rows, None).verdict, Verdict::Held);
+    rows.extend(vec![race(Some(130.0), Some(120.0)); 20]);
+    let failed = judge_gate(&gate, &rows, None);
+    assert!(failed.verdict == Verdict::Failed && failed.value == Some(0.75), "{failed:?}");
+    // Neither detected nor reaped: nobody knows who would have been first.
+    assert_eq!(judge_gate(&gate, &[race(None, None)], None).unknown, 1);
 }

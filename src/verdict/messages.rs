@@ -9,7 +9,7 @@ use crate::units::Offset;
 use std::collections::BTreeMap;
 
 /// Who resolved a message that reached a consumer again.
-const RECOVERY: &str = "recovery";
+pub(super) const RECOVERY: &str = "recovery";
 
 /// What consumed a message, and over which connection.
 #[derive(Debug, Clone, Copy, Default)]

@@ -6,13 +6,17 @@
 //! *censored*, never averaged. What is left out: statistics over rows (`stats`), and why a watcher fired when it did
 //! (`timers`).
 
+mod assurance;
 mod certificate;
 mod connections;
 pub mod gate;
+mod gate_sample;
 mod messages;
+pub mod metric;
 mod middlebox;
 mod outcome;
 mod rows;
+pub mod sample;
 mod timeline;
 mod trial;
 pub mod watcher;

@@ -171,6 +171,9 @@ row! {
         watcher_agrees: Option<bool>,
         /// Who gave the connection up at the other end, by the broker's or the peer's own words; empty for "not known".
         broker_watcher: String,
+        /// How long the connection under test was healthy under watch: from consuming to the cut, the alarm or the end of a
+        /// control. What false alarms are counted against.
+        healthy_s: Option<Span>,
     }
 }
 

@@ -97,6 +97,7 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
         row.recovered_s = recovered(t, *at);
         row.ttr_s = row.recovered_s.map(|r| span(r, cut.after));
     }
+    row.healthy_s = healthy(case, t, &first, outcome);
     if let Some(cut) = cut.filter(|_| outcome != Outcome::Void) {
         row.agrees = agrees(case, &row, cut);
         row.watcher_agrees = watcher_agrees(case, &row);
@@ -162,6 +163,18 @@ fn decide(case: &Case<'_>, t: &Timeline, first: &Attempt) -> Result<Outcome, Voi
         return Err(VoidReason::Interrupted);
     }
     Ok(if survived(case, t, first, horizon) { Outcome::Survived } else { Outcome::Censored })
+}
+
+/// How long the connection under test was healthy under watch: from consuming to whatever came first of the cut, the
+/// subject's notice or exit, and the end of a control's horizon.
+fn healthy(case: &Case<'_>, t: &Timeline, first: &Attempt, outcome: Outcome) -> Option<Span> {
+    let ready = first.ready.filter(|_| outcome != Outcome::Void)?;
+    let cut = t.applied.filter(|_| !case.fault.is_control()).map(|a| a.before);
+    let end = if case.fault.is_control() { watched_until(case, t, first) } else { cut };
+    let notice = first.notice.as_ref().map(|(at, _)| *at);
+    let exited = t.exited.as_ref().map(|(at, _)| *at);
+    let until = [end, notice, exited].into_iter().flatten().min()?;
+    (until >= ready).then(|| span(until, ready))
 }
 
 /// The end of the horizon: counted from the cut, in a control from the moment at which the cut would have been.

@@ -11,7 +11,7 @@ use std::net::SocketAddrV4;
 const HORIZON_S: f64 = 60.0;
 
 fn gate(arm: Option<&str>, metric: &str, measure: Measure, max: f64) -> Gate {
-    Gate { arm: arm.map(Into::into), fault: None, metric: metric.into(), measure, min: None, max: Some(max) }
+    Gate { arm: arm.map(Into::into), max: Some(max), ..Gate::new(metric, measure) }
 }
 
 /// Three arms (one with an awkward name) under a black hole and without a fault.
