@@ -216,7 +216,8 @@ pub enum Kind {
         /// The message.
         message: u64,
     },
-    /// A task did its work, by its own word: the proof of consumption of a client that is watched from outside.
+    /// The work that a message stands for was done, by the consumer's own word: one external effect. Of a client that is
+    /// watched from outside it is the proof of consumption.
     Effect {
         /// The message.
         message: u64,
@@ -262,14 +263,14 @@ pub enum Kind {
         /// The message.
         message: u64,
     },
-    /// The work that a message stands for began: the consumer has written so into the task store.
+    /// The work that a message stands for began; where there is a task store the consumer has written so into it.
     Started {
         /// Which attempt's connection had brought it.
         attempt: u32,
         /// The message.
         message: u64,
     },
-    /// That work is done, and the task store knows: one external effect.
+    /// That work is done, and the task store knows.
     Finished {
         /// Which attempt's connection had brought it.
         attempt: u32,
@@ -294,6 +295,15 @@ pub enum Kind {
         tuple: Tuple,
         /// How the peer came to know.
         cause: Cause,
+    },
+    /// What a client that is a program of somebody else's had used by its end, all of its processes together.
+    Used {
+        /// User and system time.
+        cpu_ms: u64,
+        /// The sum of the peaks of resident memory.
+        peak_rss_kib: u64,
+        /// How many processes it had.
+        processes: u32,
     },
     /// The kernel took the connection out of ESTABLISHED.
     KernelEnd {

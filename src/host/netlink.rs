@@ -5,6 +5,7 @@
 
 use crate::host::netem::{self, Netem};
 use crate::host::netns::NetNs;
+use crate::host::tbf;
 use futures::{StreamExt, TryStreamExt};
 use netlink_packet_core::{
     DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
@@ -109,6 +110,13 @@ pub enum Op {
         /// What it does.
         netem: Netem,
     },
+    /// Lets no more than so many bytes a second leave through a link.
+    Tbf {
+        /// The link.
+        link: String,
+        /// Bytes a second.
+        rate_bytes: u64,
+    },
     /// A setting under `/proc/sys/net`.
     Sysctl {
         /// Its name with dots, from below `net`: `ipv4.ip_forward`.
@@ -131,6 +139,7 @@ impl fmt::Display for Op {
             Self::OnLink { to, link } => write!(f, "route {to}/32 on link {link}"),
             Self::Local { to, prefix } => write!(f, "local network {to}/{prefix}"),
             Self::Netem { link, .. } => write!(f, "netem on {link}"),
+            Self::Tbf { link, rate_bytes } => write!(f, "tbf of {rate_bytes} bytes a second on {link}"),
             Self::Sysctl { name, value } => write!(f, "sysctl net.{name}={value}"),
         }
     }
@@ -357,19 +366,23 @@ async fn one(handle: &Handle, links: &mut HashMap<String, u32>, op: &Op) -> io::
         }
         Op::Netem { link, netem } => {
             let index = index_of(handle, links, link).await?;
-            emulate(handle, index, netem).await
+            discipline(handle, index, netem::KIND, netem.options()).await
+        }
+        Op::Tbf { link, rate_bytes } => {
+            let index = index_of(handle, links, link).await?;
+            discipline(handle, index, tbf::KIND, tbf::options(*rate_bytes)).await
         }
         Op::Sysctl { name, value } => std::fs::write(sysctl_path(name)?, value.to_string()),
     }
 }
 
-/// The library has no words for this discipline, so its options go as bytes.
-async fn emulate(handle: &Handle, index: u32, netem: &Netem) -> io::Result<()> {
+/// The library has no words for these disciplines, so their options go as bytes.
+async fn discipline(handle: &Handle, index: u32, kind: &str, options: Vec<u8>) -> io::Result<()> {
     let mut message = TcMessage::with_index(i32::try_from(index).unwrap_or(i32::MAX));
     message.header.parent = TcHandle::ROOT;
     message.header.handle = TcHandle { major: 1, minor: 0 };
-    message.attributes.push(TcAttribute::Kind(netem::KIND.to_string()));
-    message.attributes.push(TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, netem.options())));
+    message.attributes.push(TcAttribute::Kind(kind.to_string()));
+    message.attributes.push(TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, options)));
     let mut request = NetlinkMessage::from(RouteNetlinkMessage::NewQueueDiscipline(message));
     request.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
     let mut answers = handle.clone().request(request).map_err(plain)?;

@@ -18,7 +18,9 @@ mod broker;
 mod code_path;
 pub mod docker;
 mod error;
+mod links;
 mod netns;
+mod postgres;
 mod rabbitmq;
 mod redis;
 mod running;
@@ -28,6 +30,7 @@ pub use alarm::Alarm;
 pub use broker::{Broker, Patience};
 pub use error::LabError;
 pub use netns::{ADMIN, ArmNet, BoxNet, PRODUCER, RouterNs, STANDBY, TO_SERVERS};
+pub use postgres::Postgres;
 pub use running::{Running, Seat, Status};
 
 use crate::host::netns::NetNs;
@@ -70,6 +73,10 @@ pub struct LabSpec<'a> {
     pub middlebox: Option<BoxNet>,
     /// Virtual hosts of RabbitMQ beside `/`.
     pub vhosts: Vec<String>,
+    /// How many databases Redis has; 16 where it has more than that anyway.
+    pub databases: u32,
+    /// Whether the tasks are in a PostgreSQL.
+    pub database: bool,
 }
 
 /// A lab that stands: every broker answered a login.
@@ -91,6 +98,9 @@ pub struct Lab {
     pub clients: Vec<NetNs>,
     /// The brokers, in the order of the settings; `BrokerKind::None` has none.
     pub brokers: Vec<Broker>,
+    /// The database of the task store, where one was asked for.
+    pub database: Option<Postgres>,
+    links: links::Links,
     /// What holds the hosts.
     place: Place,
 }
@@ -114,7 +124,7 @@ impl Lab {
     pub fn build(spec: &LabSpec<'_>, patience: &Patience) -> Result<Self, LabError> {
         let programs = Programs::locate(&spec.brokers.kinds)?;
         netns::validate(&spec.arms)?;
-        let network = netns::build(spec)?;
+        let network = netns::build(spec, patience.clock)?;
         let mut sites = Vec::new();
         for kind in spec.brokers.kinds.iter().copied().filter(|kind| *kind != BrokerKind::None) {
             let password = password().map_err(|source| LabError::Io { kind, what: "make a password", source })?;
@@ -129,7 +139,9 @@ impl Lab {
             _ => redis::start(spec, &programs, site, patience),
         };
         let (mut brokers, mut standby_brokers) = (Vec::new(), Vec::new());
+        let mut database = None;
         std::thread::scope(|scope| {
+            let starting = spec.database.then(|| scope.spawn(|| Postgres::start(spec, patience)));
             let starts: Vec<_> = sites.iter().map(|site| scope.spawn(move || (site, started(site)))).collect();
             let mut first_error = None;
             for start in starts {
@@ -139,12 +151,17 @@ impl Lab {
                     (_, Err(e)) => first_error = first_error.or(Some(e)),
                 }
             }
+            match starting.map(|start| start.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))) {
+                Some(Ok(started)) => database = Some(started),
+                Some(Err(e)) => first_error = first_error.or(Some(e)),
+                None => {}
+            }
             first_error.map_or(Ok(()), Err)
         })?;
         drop(sites);
-        let netns::Network { router, server, producer, proxy, standby, clients } = network;
+        let netns::Network { router, server, producer, proxy, standby, clients, links } = network;
         let place = Place::Namespaces;
-        Ok(Self { router, server, producer, proxy, standby, standby_brokers, clients, brokers, place })
+        Ok(Self { router, server, producer, proxy, standby, standby_brokers, clients, brokers, database, links, place })
     }
 
     /// Which packets pass between the hosts in the namespace [`Self::router`], and the name of the table for the cut where
@@ -192,6 +209,12 @@ impl Lab {
         self.brokers.iter().find(|b| b.kind == kind)
     }
 
+    /// What stands in for what this kernel lacks, a line each.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.links.notes
+    }
+
     /// Ends every broker and lets the namespaces go; goes on past errors.
     ///
     /// # Errors
@@ -199,6 +222,7 @@ impl Lab {
     pub fn close(self) -> Result<(), Vec<LabError>> {
         let all = self.brokers.into_iter().chain(self.standby_brokers);
         let mut errors: Vec<LabError> = all.flat_map(Broker::close).collect();
+        errors.extend(self.database.into_iter().flat_map(Postgres::close));
         if let Place::Docker(containers) = self.place {
             errors.extend(containers.close());
         }

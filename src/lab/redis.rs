@@ -9,6 +9,9 @@ use crate::scenario::BrokerKind;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 
+/// As many as it has by itself.
+const DATABASES: u32 = 16;
+
 const KIND: BrokerKind = BrokerKind::Redis;
 
 /// Starts it and waits for the answer to `PING`.
@@ -25,7 +28,7 @@ pub(super) fn start(
     let Site { ns: server, dir, password, .. } = site;
     let (config, log, output) = (dir.join("redis.conf"), dir.join("redis.log"), dir.join("output"));
     std::fs::create_dir_all(dir)
-        .and_then(|()| std::fs::write(&config, configuration(dir, &log, password, spec.nofile)))
+        .and_then(|()| std::fs::write(&config, configuration(dir, &log, password, spec.nofile, spec.databases)))
         .map_err(io("write its files"))?;
     let mut launch = Launch::new(program).args([config]);
     launch.env = vec![("TZ".into(), "UTC".into()), ("HALFOPEN_RUN_ID".into(), spec.run_id.clone().into())];
@@ -56,15 +59,17 @@ pub(super) fn start(
 }
 
 /// `redis.conf`. Timeouts and keepalive stay at their defaults: they are part of what is measured.
-pub(super) fn configuration(dir: &Path, log: &Path, password: &str, nofile: u64) -> String {
+pub(super) fn configuration(dir: &Path, log: &Path, password: &str, nofile: u64, databases: u32) -> String {
     // Redis keeps 32 descriptors for itself and refuses to start when the rest is below `maxclients`.
     let clients = nofile.saturating_sub(64).clamp(64, 200_000);
     format!(
         "bind 0.0.0.0\nport {}\nprotected-mode no\nrequirepass {password}\nsave \"\"\nappendonly no\ndaemonize no\n\
-         dir \"{}\"\nlogfile \"{}\"\ntcp-backlog 4096\nmaxclients {clients}\n",
+         dir \"{}\"\nlogfile \"{}\"\ntcp-backlog 4096\nmaxclients {clients}\n\
+         databases {}\n",
         KIND.port(),
         dir.display(),
-        log.display()
+        log.display(),
+        databases.max(DATABASES)
     )
 }
 
@@ -86,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_configuration_leaves_the_timers_alone() {
-        let text = configuration(Path::new("/w"), Path::new("/w/log"), "pw", 20_000);
+        let text = configuration(Path::new("/w"), Path::new("/w/log"), "pw", 20_000, 0);
         assert!(text.contains("requirepass pw\n") && text.contains("maxclients 19936\n"), "{text}");
         assert!(!text.contains("tcp-keepalive") && !text.contains("timeout"));
     }

@@ -99,7 +99,16 @@ pub fn describe(plan: &Plan) -> Description {
     if let Some(reaper) = &scenario.reaper {
         let (timeout, interval) = (print_duration(reaper.timeout), print_duration(reaper.interval));
         namespaces.push("reaper".to_string());
-        processes.push(format!("reaper: fails what was queued for more than {timeout}, looks every {interval}"));
+        processes.push(match &reaper.liveness {
+            None => format!("reaper: fails what was queued for more than {timeout}, looks every {interval}"),
+            Some(rule) => format!(
+                "{} reapers: fail what was pending for {timeout}, processing for {} or by a worker without a sign of life for {}; \
+                 look every {interval}",
+                reaper.reapers,
+                print_duration(rule.processing),
+                print_duration(rule.ttl)
+            ),
+        });
     }
     processes.push(format!("{} subject processes, one or more an arm", arms.len()));
     let links = || scenario.arms.iter().filter_map(|arm| arm.settings.link);
@@ -109,7 +118,11 @@ pub fn describe(plan: &Plan) -> Description {
         "root, or unprivileged user namespaces".to_string(),
         "network, PID and mount namespaces; nftables and veth inside them".to_string(),
     ];
-    privileges.extend(links().next().map(|_| "netem in the kernel (sch_netem), for the arms' links".to_string()));
+    privileges.extend(
+        links()
+            .next()
+            .map(|_| "netem in the kernel (sch_netem) for the arms' links; loss and rate do without".to_string()),
+    );
     privileges.push("nothing of the host's own network is touched".to_string());
     Description {
         scenario: scenario.name.clone(),

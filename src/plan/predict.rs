@@ -215,11 +215,7 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
         // Its peer answers the single messages of a slow writer at once.
         SubjectKind::TcpWriter if arm.settings.peer_reads => ROUND_TRIP,
         // The last segments before a window closes are acknowledged late: RTO 216 ms at the median.
-        SubjectKind::TcpWriter
-        | SubjectKind::Lapin
-        | SubjectKind::RedisBlocking
-        | SubjectKind::AmqpBlocking
-        | SubjectKind::Celery => ROUND_TRIP + DELAYED_ACK,
+        _ => ROUND_TRIP + DELAYED_ACK,
     };
     let jiffy = Duration::from_secs_f64(1.0 / f64::from(machine.hz.unwrap_or(250).max(1)));
     // What was silent for so long that it was forgotten has heard nothing for as long.
@@ -362,6 +358,10 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
     if fault.repeat.is_some() {
         return Err("the fault comes again; the model knows one cut".to_string());
     }
+    if settings.ping.is_some() && settings.read_timeout != Setting::None {
+        return Err("a PING's reply is waited for from the PING on; the model knows reads that are always outstanding"
+            .to_string());
+    }
     if let Some(trigger) = fault.trigger {
         return Err(format!("the cut waits for what the connection does (`{}`)", trigger.name()));
     }
@@ -423,7 +423,11 @@ fn settings(scenario: &Scenario, arm: &Arm) -> timers::Settings {
         SubjectKind::Lapin => (timers::Subject::Lapin, timers::BrokerKind::RabbitMq),
         SubjectKind::AmqpBlocking => (timers::Subject::AmqpBlocking, timers::BrokerKind::RabbitMq),
         SubjectKind::RedisBlocking => (timers::Subject::RedisBlocking, timers::BrokerKind::Redis),
-        SubjectKind::Celery => (timers::Subject::Celery, timers::BrokerKind::RabbitMq),
+        // The model is not asked about whole workers of somebody else's; `refuse` says so.
+        kind => match kind.broker() {
+            BrokerKind::Redis => (timers::Subject::RedisPy, timers::BrokerKind::Redis),
+            _ => (timers::Subject::Celery, timers::BrokerKind::RabbitMq),
+        },
     };
     let stock = timers::Settings::stock(subject, broker);
     let consumer_timeout = scenario.broker.consumer_timeout.map_or(stock.peer.consumer_timeout, Setting::After);
@@ -440,9 +444,14 @@ fn settings(scenario: &Scenario, arm: &Arm) -> timers::Settings {
         tcp_user_timeout: own.tcp_user_timeout,
         prefetch: own.prefetch.map_or(stock.prefetch, u32::from),
         peer: Peer { consumer_timeout, ..stock.peer.clone() },
-        reaper: Reaper { airflow: scenario.reaper.as_ref().map(scheduler), ..Reaper::default() },
+        reaper: Reaper { airflow: queued(scenario).map(scheduler), ..Reaper::default() },
         ..stock
     }
+}
+
+/// A reaper that goes by the age of queued rows: the one that the model knows.
+fn queued(scenario: &Scenario) -> Option<&ReaperSettings> {
+    scenario.reaper.as_ref().filter(|reaper| reaper.liveness.is_none())
 }
 
 /// The reaper's rule in the model's words.
@@ -462,7 +471,7 @@ pub fn scheduler(reaper: &ReaperSettings) -> Airflow {
 /// What the connection does until the cut.
 fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Duration>) -> Conditions {
     // The oldest task that nobody has begun.
-    let row = scenario.reaper.is_some().then_some(Row::Queued);
+    let row = queued(scenario).is_some().then_some(Row::Queued);
     let mut conditions = Conditions { row, ..Conditions::default() };
     let traffic = &mut conditions.traffic;
     match arm.settings.subject {
@@ -474,7 +483,7 @@ fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Durati
             conditions.window_closed_for = Some(closed.saturating_sub(FILLING));
             conditions.window_closed_spread = FILLING.min(closed);
         }
-        SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::Celery => {
+        kind if kind.broker() == BrokerKind::Rabbitmq => {
             traffic.broker_messages = load;
             traffic.client_acks = load.is_some();
             traffic.ack_after =
@@ -484,7 +493,12 @@ fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Durati
                 conditions.state = State::InFlight;
             }
         }
-        SubjectKind::RedisBlocking => {
+        // A PING and its reply.
+        SubjectKind::RedisBlocking if arm.settings.ping.is_some() => {
+            traffic.client_messages = arm.settings.ping;
+            traffic.broker_messages = arm.settings.ping;
+        }
+        _ => {
             // An idle BRPOP is answered after half of the read timeout, and followed by the next one.
             let answered = arm.settings.read_timeout.get().map(|limit| limit / 2 + REDIS_TICK);
             traffic.broker_messages = [load, answered].into_iter().flatten().min();

@@ -274,6 +274,9 @@ pub struct Fault {
     /// What the cut waits for once its phase has come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<Trigger>,
+    /// Which connection of a client from outside is the one under test, by what it is for; `None` is the consumer's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<String>,
 }
 
 impl Fault {

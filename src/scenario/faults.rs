@@ -41,6 +41,7 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
         phase_window: fields.time("phase_window"),
         at,
         trigger,
+        connection: fields.text("connection").filter(|role| *role != "consumer").map(str::to_string),
     };
     check_phase(fields, &fault, findings);
     check_healing(fields, &fault, findings);
@@ -245,5 +246,13 @@ pub(super) fn proxied(faults: &[Fields], bare: bool, findings: &mut Findings) {
     for fields in faults.iter().filter(frozen).filter(|_| bare) {
         let problem = "the proxy stands before a real broker, and an arm is bare TCP; remove the arm or the fault";
         findings.error(fields.at("profile"), fields.name("profile"), problem);
+    }
+}
+
+/// A client of our own has one connection; what another's are for is heard.
+pub(super) fn of_a_role(faults: &[Fields], all_from_outside: bool, findings: &mut Findings) {
+    for fields in faults.iter().filter(|fields| !all_from_outside && fields.has("connection")) {
+        let problem = "an arm's subject has one connection alone, which consumes; remove it";
+        findings.error(fields.at("connection"), fields.name("connection"), problem);
     }
 }

@@ -5,6 +5,7 @@
 
 mod checks;
 mod columns;
+mod command;
 mod docs;
 mod error;
 mod fallback;
@@ -28,14 +29,16 @@ mod tree;
 mod value;
 mod walk;
 
+pub use command::{CommandLine, ReadyWhen};
 pub use docs::reference;
 pub use error::{Place, ScenarioError, ScenarioErrors};
 pub use fault::{Act, Directions, Fault, Repeat, Scope, Trigger};
 pub use link::Link;
 pub use middlebox::Middlebox;
 pub use model::{
-    Ack, Arm, BrokerKind, BrokerSettings, Gate, HeartbeatThread, Keepalive, Measure, NoWorse, Published,
-    ReaperGeneration, ReaperSettings, Reference, Scenario, Settings, SubjectKind, SyncCall, Tasks,
+    Ack, Arm, BrokerKind, BrokerSettings, Gate, HeartbeatThread, Keepalive, LivenessRule, LivenessStore, Measure,
+    NoWorse, Published, ReaperGeneration, ReaperSettings, Reference, Scenario, Settings, SubjectKind, SyncCall,
+    TaskStoreKind, Tasks,
 };
 pub use read::{ListEntry, from_sets, list_entry, read, read_bytes};
 pub use schema::schema;

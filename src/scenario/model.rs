@@ -1,5 +1,6 @@
 //! A scenario after reading: every default filled in, every unit resolved.
 
+use super::command::{CommandLine, ReadyWhen};
 use super::fault::Fault;
 use super::link::Link;
 use crate::units::Setting;
@@ -25,12 +26,51 @@ pub enum SubjectKind {
     AmqpBlocking,
     /// A real Celery worker on RabbitMQ, unchanged, as a process tree of its own that is watched from outside.
     Celery,
+    /// The same of an older generation: Celery 5.5, kombu 5.5, py-amqp 5.3.
+    #[serde(rename = "celery-5")]
+    Celery5,
+    /// A real Celery worker on Redis.
+    CeleryRedis,
+    /// The same of an older generation: Celery 5.5, kombu 5.5, redis-py 5.2.
+    #[serde(rename = "celery-5-redis")]
+    Celery5Redis,
+    /// pika's `BlockingConnection` on RabbitMQ.
+    Pika,
+    /// aio-pika's `connect_robust` on RabbitMQ.
+    AioPika,
+    /// redis-py's `BRPOP` on Redis.
+    RedisPy,
+    /// The same of an older generation: redis-py 5.2.
+    #[serde(rename = "redis-py-5")]
+    RedisPy5,
+    /// A dramatiq worker on RabbitMQ.
+    Dramatiq,
+    /// A command line of the user's own, on RabbitMQ.
+    Command,
+    /// A command line of the user's own, on Redis.
+    CommandRedis,
 }
 
 impl SubjectKind {
     /// All kinds, in the order of the documentation.
-    pub const ALL: [Self; 6] =
-        [Self::TcpReader, Self::TcpWriter, Self::Lapin, Self::RedisBlocking, Self::AmqpBlocking, Self::Celery];
+    pub const ALL: [Self; 16] = [
+        Self::TcpReader,
+        Self::TcpWriter,
+        Self::Lapin,
+        Self::RedisBlocking,
+        Self::AmqpBlocking,
+        Self::Celery,
+        Self::Celery5,
+        Self::CeleryRedis,
+        Self::Celery5Redis,
+        Self::Pika,
+        Self::AioPika,
+        Self::RedisPy,
+        Self::RedisPy5,
+        Self::Dramatiq,
+        Self::Command,
+        Self::CommandRedis,
+    ];
 
     /// The name in files and reports.
     #[must_use]
@@ -42,6 +82,16 @@ impl SubjectKind {
             Self::RedisBlocking => "redis-blocking",
             Self::AmqpBlocking => "amqp-blocking",
             Self::Celery => "celery",
+            Self::Celery5 => "celery-5",
+            Self::CeleryRedis => "celery-redis",
+            Self::Celery5Redis => "celery-5-redis",
+            Self::Pika => "pika",
+            Self::AioPika => "aio-pika",
+            Self::RedisPy => "redis-py",
+            Self::RedisPy5 => "redis-py-5",
+            Self::Dramatiq => "dramatiq",
+            Self::Command => "command",
+            Self::CommandRedis => "command-redis",
         }
     }
 
@@ -50,15 +100,39 @@ impl SubjectKind {
     pub fn broker(self) -> BrokerKind {
         match self {
             Self::TcpReader | Self::TcpWriter => BrokerKind::None,
-            Self::Lapin | Self::AmqpBlocking | Self::Celery => BrokerKind::Rabbitmq,
-            Self::RedisBlocking => BrokerKind::Redis,
+            Self::Lapin
+            | Self::AmqpBlocking
+            | Self::Celery
+            | Self::Celery5
+            | Self::Pika
+            | Self::AioPika
+            | Self::Dramatiq
+            | Self::Command => BrokerKind::Rabbitmq,
+            Self::RedisBlocking
+            | Self::CeleryRedis
+            | Self::Celery5Redis
+            | Self::RedisPy
+            | Self::RedisPy5
+            | Self::CommandRedis => BrokerKind::Redis,
         }
     }
 
     /// Whether it is a program of somebody else's that is only watched from outside.
     #[must_use]
     pub fn is_command(self) -> bool {
-        self == Self::Celery
+        !matches!(self, Self::TcpReader | Self::TcpWriter | Self::Lapin | Self::RedisBlocking | Self::AmqpBlocking)
+    }
+
+    /// Whether it is a command line of the user's own.
+    #[must_use]
+    pub fn is_own_command(self) -> bool {
+        matches!(self, Self::Command | Self::CommandRedis)
+    }
+
+    /// Whether it is a Celery worker, over whatever transport.
+    #[must_use]
+    pub fn is_celery(self) -> bool {
+        matches!(self, Self::Celery | Self::Celery5 | Self::CeleryRedis | Self::Celery5Redis)
     }
 }
 
@@ -184,12 +258,31 @@ pub struct Settings {
     /// The synchronous call that is in flight from the cut on; none: the client waits for messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_call: Option<SyncCall>,
+    /// The client sends a PING this often, and nothing in between; `None`: it waits for messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ping: Option<Duration>,
     /// Sysctls of the subject's own network namespace, by name without the `net.ipv4.` prefix
     /// (`tcp_retries2`), as `sysctl.tcp_retries2 = 5`.
     pub sysctl: BTreeMap<String, i64>,
     /// Options in the client's own words, for a subject that is a program of somebody else's. They go to it as they stand.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub client: Map<String, Value>,
+    /// The command line, where the subject is one of the user's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Box<CommandLine>>,
+}
+
+impl Settings {
+    /// Whether the messages must flow before the subject can be called ready.
+    #[must_use]
+    pub fn is_ready_by_message(&self) -> bool {
+        self.command.as_ref().is_some_and(|command| command.ready == ReadyWhen::Message)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_default(kind: &TaskStoreKind) -> bool {
+    *kind == TaskStoreKind::default()
 }
 
 /// The work on a message from RabbitMQ when nobody asks for another: long enough to tell the delivery from its
@@ -343,6 +436,17 @@ pub enum ReaperGeneration {
     RequeuesTwice,
 }
 
+/// Where a run writes its tasks down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStoreKind {
+    /// An embedded SQLite: a file.
+    #[default]
+    Sqlite,
+    /// A PostgreSQL of the run's own.
+    Postgres,
+}
+
 /// The fallback that cleans up by the age of a *queued* row (`rule = "queued-timeout"`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReaperSettings {
@@ -352,6 +456,49 @@ pub struct ReaperSettings {
     pub interval: Duration,
     /// What it does with a row that is too old.
     pub generation: ReaperGeneration,
+    /// Where the rows are.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub store: TaskStoreKind,
+    /// The rule of a reaper that knows which workers live; then `timeout` is the limit on PENDING rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub liveness: Option<LivenessRule>,
+    /// How many of them sweep at once.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub reapers: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_one(n: &u32) -> bool {
+    *n == 1
+}
+
+/// Where workers write their signs of life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LivenessStore {
+    /// Nowhere.
+    None,
+    /// A Redis key with a time to live.
+    Redis,
+    /// The table `worker_status` of the task store.
+    Table,
+}
+
+/// What a reaper goes by that knows which workers live (`rule = "liveness"`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LivenessRule {
+    /// Where their signs of life are.
+    pub store: LivenessStore,
+    /// How often a worker gives one.
+    pub period: Duration,
+    /// How long one lasts.
+    pub ttl: Duration,
+    /// A PROCESSING row that was not changed for this long is failed, whoever lives.
+    pub processing: Duration,
 }
 
 /// Tasks over a long time, few of which meet a half-open connection. A trial is one of those few.

@@ -217,7 +217,14 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     }
     faults::apart(&all.faults, findings);
     faults::proxied(&all.faults, subjects.iter().any(|(_, kind)| bare(*kind)), findings);
-    let broker = broker(&all, &subjects, findings);
+    let outside = subjects.iter().all(|(_, kind)| kind.is_none_or(SubjectKind::is_command));
+    faults::of_a_role(&all.faults, outside, findings);
+    let mut broker = broker(&all, &subjects, findings);
+    // The workers' keys need a server, whoever speaks to it otherwise.
+    let keys = all.reaper.as_ref().and_then(|reaper| reaper.text("liveness")) == Some("redis");
+    if keys && !broker.kinds.contains(&BrokerKind::Redis) {
+        broker.kinds.push(BrokerKind::Redis);
+    }
     let load_interval = all.load.time("rate");
 
     let names: Vec<&str> = all.arms.iter().filter_map(|fields| fields.text("name")).collect();
@@ -233,6 +240,9 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         }
         if let Some(link) = arm.settings.link.as_ref().filter(|_| !own.flawed && !all.defaults.flawed) {
             link::check(options, link, findings);
+        }
+        if !own.flawed && !all.defaults.flawed {
+            options.check_command(load_interval.is_some() && arm.load, findings);
         }
         checks::trials(own, &all.scenario, arm.trials, all.faults.len(), findings);
     }

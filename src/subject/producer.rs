@@ -35,7 +35,7 @@ impl Role for Producer {
                     self.amqp.publish(trial, target, interval, task);
                     Ok(())
                 }
-                BrokerKind::Redis => self.redis.publish(trial, target, interval),
+                BrokerKind::Redis => self.redis.publish(trial, target, interval, task),
                 BrokerKind::None => Err(io::Error::other("bare TCP has no queue to publish to")),
             },
             Command::Close { trial } => {

@@ -4,9 +4,9 @@
 //! the *peer* (the far end of bare TCP subjects) and the *reaper* (which cleans the task store up). One process hosts one
 //! to thousands of connections.
 
-use crate::clients::Program;
+use crate::clients::{Message, Program};
 use crate::events::{Event, Tuple};
-use crate::scenario::{BrokerKind, ReaperSettings, Settings};
+use crate::scenario::{BrokerKind, LivenessRule, ReaperSettings, Settings};
 use crate::units::{Offset, TrialId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,6 +21,9 @@ pub struct Target {
     /// RabbitMQ's virtual host.
     #[serde(default = "root_vhost")]
     pub vhost: String,
+    /// The number of Redis' database.
+    #[serde(default)]
+    pub db: u32,
     /// Queue (RabbitMQ) or list (Redis) of this trial; unused by bare TCP.
     pub queue: String,
     /// Login; empty for none.
@@ -33,13 +36,24 @@ fn root_vhost() -> String {
     "/".to_string()
 }
 
-/// Messages that are tasks of Celery's, in its protocol's version 2.
+/// Messages for a program of somebody else's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// The task's name.
-    pub name: String,
+    /// What each of them is.
+    pub message: Message,
+    /// Whether the producer declares the queue (durable); if not it waits until the client has.
+    pub declare: bool,
     /// When the first one is due, where it has an ETA.
     pub first_due: Option<Offset>,
+}
+
+/// How a worker gives signs of life.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beats {
+    /// How often, for how long, and to whom.
+    pub rule: LivenessRule,
+    /// The Redis, as this client reaches it; unused where the signs are in the task store.
+    pub target: Target,
 }
 
 /// Engine to child.
@@ -60,6 +74,9 @@ pub enum Command {
         /// The program to start, for a subject that is one of somebody else's.
         #[serde(default)]
         program: Option<Box<Program>>,
+        /// How its worker gives signs of life, where a reaper goes by them.
+        #[serde(default)]
+        beats: Option<Box<Beats>>,
     },
     /// Subject: say which options the kernel has for a connection of this trial's program.
     Inspect {
@@ -107,6 +124,9 @@ pub enum Command {
         settings: ReaperSettings,
         /// From now to the first sweep.
         first: Duration,
+        /// Where the workers' keys are, where they are in Redis: a URL with the run's password.
+        #[serde(default)]
+        redis: Option<String>,
     },
     /// Any: end this trial's connection without a further report and without reconnecting.
     Close {
@@ -139,7 +159,7 @@ pub enum Report {
 mod tests {
     use super::*;
     use crate::events::{Kind, Source, Tuple};
-    use crate::scenario::{Keepalive, ReaperGeneration, SubjectKind};
+    use crate::scenario::{Keepalive, LivenessStore, ReaperGeneration, SubjectKind, TaskStoreKind};
     use crate::units::{Offset, Setting};
 
     fn again<T: Serialize + for<'de> Deserialize<'de>>(value: &T) -> T {
@@ -151,7 +171,8 @@ mod tests {
     #[test]
     fn commands_survive_the_line() {
         let server = "10.128.128.1:5672".parse().unwrap();
-        let target = Target { server, vhost: "/".into(), queue: "q".into(), user: "u\n".into(), password: "p".into() };
+        let target =
+            Target { server, vhost: "/".into(), db: 0, queue: "q".into(), user: "u\n".into(), password: "p".into() };
         let settings = Settings {
             subject: SubjectKind::Lapin,
             connect_timeout: Setting::After(Duration::from_millis(1500)),
@@ -164,11 +185,13 @@ mod tests {
             ack: None,
             frame_max: None,
             peer_reads: false,
+            ping: None,
             link: None,
             heartbeat_thread: None,
             sync_call: None,
             sysctl: [("tcp_retries2".to_string(), 5)].into(),
             client: serde_json::Map::new(),
+            command: None,
         };
         let load_interval = Some(Duration::from_micros(333_333));
         for command in [
@@ -178,13 +201,22 @@ mod tests {
                 settings: Box::new(settings),
                 load_interval,
                 program: None,
+                beats: Some(Box::new(Beats {
+                    rule: LivenessRule {
+                        store: LivenessStore::Redis,
+                        period: Duration::from_secs(30),
+                        ttl: Duration::from_secs(90),
+                        processing: Duration::from_secs(1200),
+                    },
+                    target: target.clone(),
+                })),
             },
             Command::Publish {
                 trial: 2,
                 broker: BrokerKind::Redis,
                 target,
                 interval: Duration::from_secs(1),
-                task: Some(Task { name: "t".into(), first_due: Some(Offset(7)) }),
+                task: Some(Task { message: Message::Celery("t".into()), declare: true, first_due: Some(Offset(7)) }),
             },
             Command::Inspect { trial: 5, attempt: 2, tuple: Tuple { local: server, peer: server } },
             Command::Fill { trial: 4 },
@@ -194,8 +226,12 @@ mod tests {
                     timeout: Duration::from_secs(1200),
                     interval: Duration::from_millis(1500),
                     generation: ReaperGeneration::RequeuesTwice,
+                    store: TaskStoreKind::Postgres,
+                    liveness: None,
+                    reapers: 2,
                 },
                 first: Duration::from_micros(1),
+                redis: None,
             },
             Command::Call { trial: 5 },
             Command::Close { trial: 3 },

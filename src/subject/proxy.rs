@@ -5,14 +5,15 @@
 //! them, which is the engine's.
 
 use super::child::{self, Role, flag};
-use super::consumers::Consumers;
 use super::protocol::Command;
 use super::proxy_manners::{Manners, Way};
 use super::report::Reporter;
 use super::socket;
+use crate::clients::RoleReader;
 use crate::events::{Kind, Source};
 use crate::host::clock::Clock;
 use crate::host::process::{Launch, Process, Stream};
+use crate::scenario::BrokerKind;
 use crate::units::TrialId;
 use socket2::SockRef;
 use std::io::{self, Read, Write};
@@ -118,10 +119,11 @@ fn relay(args: &[String]) -> io::Result<()> {
     let (back, into) = (server.try_clone()?, client.try_clone()?);
     let own = manners.clone();
     let backward = thread::spawn(move || hand_on(back, into, &own, Way::ToClient, |_| {}));
-    let mut consumers = Consumers::of(&queue);
+    let redis = upstream.port() == BrokerKind::Redis.port();
+    let mut reader = RoleReader::of(if redis { BrokerKind::Redis } else { BrokerKind::Rabbitmq }, &queue);
     hand_on(client, server, &manners, Way::ToBroker, |bytes| {
-        if consumers.read(bytes) {
-            reporter.event(reporter.now(), trial, Kind::Role { tuple: near, role: "consumer".into() });
+        if let Some(role) = reader.read(bytes) {
+            reporter.event(reporter.now(), trial, Kind::Role { tuple: near, role: role.into() });
         }
     });
     let _ = backward.join();

@@ -103,7 +103,9 @@ pub(super) fn objection(
     let checks = [
         (!control && !intact, VoidReason::RulesNotIntact),
         (!control && fault.silent() && c.icmp_to_client > 0, VoidReason::IcmpReachedClient),
+        // One way cut, the broker's own RST may come; it was offered, and what was not came from something in between.
         (hears_nothing && c.rst_to_client > 0, VoidReason::RstReachedClient),
+        (drop.to_broker && c.rst_to_client > c.offered_to_client, VoidReason::RstReachedClient),
         (hears_nothing && c.fin_to_client > 0, VoidReason::FinReachedClient),
         (drop.to_broker && c.passed_to_broker > 0, VoidReason::PassedToBroker),
         (drop.to_client && c.passed_to_client > 0, VoidReason::PassedToClient),

@@ -174,6 +174,46 @@ row! {
         /// How long the connection under test was healthy under watch: from consuming to the cut, the alarm or the end of a
         /// control. What false alarms are counted against.
         healthy_s: Option<Span>,
+        /// The first connection that the client gave up after the cut, whichever it was: when.
+        reacted_s: Option<Offset>,
+        /// Which one, as in `connections.csv`.
+        reacted_on: String,
+        /// What it was for.
+        reacted_role: String,
+        /// The client's process ended by itself.
+        client_exited_s: Option<Offset>,
+        /// How it ended.
+        client_exit: String,
+        /// User and system time of a client that is a program of somebody else's, in seconds, up to its end.
+        client_cpu_s: Option<f64>,
+        /// The sum of its processes' peaks of resident memory, in MiB.
+        client_rss_mib: Option<f64>,
+        /// Messages that were handed to the broker.
+        messages_published: Option<u64>,
+        /// Messages that were not resolved by the end of the watch.
+        messages_unresolved: Option<u64>,
+        /// Messages that reached a consumer more than once.
+        messages_duplicated: Option<u64>,
+        /// Messages that a later one overtook: they waited with a connection that was dead, or are gone.
+        messages_overtaken: Option<u64>,
+        /// Those of them that were not resolved by the end of the watch: lost, or still with a dead connection.
+        messages_missing: Option<u64>,
+        /// Messages that nobody has any more and whose work was never done; empty without messages.
+        lost_n: Option<u64>,
+        /// Messages that reached consumers more than once.
+        duplicated_n: Option<u64>,
+        /// Messages whose work was done more than once.
+        duplicated_effects_n: Option<u64>,
+        /// Messages that a reaper failed while a worker was at them that went on to finish.
+        falsely_killed_n: Option<u64>,
+        /// Messages whose work was done and of which somebody who should know was not told.
+        zombies_n: Option<u64>,
+        /// Messages that came after one that was published later, where order is promised.
+        out_of_order_n: Option<u64>,
+        /// Messages that reapers failed more than once.
+        reaped_twice_n: Option<u64>,
+        /// Messages whose record contradicts itself.
+        contradictions_n: Option<u64>,
     }
 }
 
@@ -250,6 +290,10 @@ row! {
         requeued_n: u64,
         /// The connection over which it was resolved; empty where it was not, or by a reaper.
         resolved_conn_id: String,
+        /// What became of it: `done`, `failed`, `lost`, `waiting` or `unconfirmed`.
+        fate: String,
+        /// What went wrong with it, with `|` between.
+        anomalies: String,
     }
 }
 

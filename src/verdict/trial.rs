@@ -98,6 +98,18 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
         row.ttr_s = row.recovered_s.map(|r| span(r, cut.after));
     }
     row.healthy_s = healthy(case, t, &first, outcome);
+    if let Some((at, number, role)) = cut.and_then(|cut| t.first_reaction(cut.after)) {
+        row.reacted_s = Some(at);
+        row.reacted_on = format!("{}.{number}", case.trial.id);
+        row.reacted_role = role;
+    }
+    row.client_exited_s = t.exited.as_ref().map(|(at, _)| *at);
+    row.client_exit = t.exited.as_ref().map(|(_, status)| status.clone()).unwrap_or_default();
+    (row.client_cpu_s, row.client_rss_mib) = match t.used {
+        Some((cpu_ms, rss_kib)) => (Some(cpu_ms as f64 / 1e3), Some(rss_kib as f64 / 1024.0)),
+        None => (None, None),
+    };
+    messages::count(&mut row, ledger);
     if let Some(cut) = cut.filter(|_| outcome != Outcome::Void) {
         row.agrees = agrees(case, &row, cut);
         row.watcher_agrees = watcher_agrees(case, &row);
@@ -207,8 +219,13 @@ fn why_not(first: &Attempt) -> String {
 fn watcher_of(case: &Case<'_>, t: &Timeline, first: &Attempt, outcome: Outcome) -> &'static str {
     match (outcome, &first.notice) {
         (Outcome::Void, _) => watcher::UNKNOWN,
-        (Outcome::Detected, Some((_, cause))) => {
-            watcher::of_notice(cause, first, &case.arm.settings, t.applied.map(|a| a.before))
+        (Outcome::Detected, Some((at, cause))) => {
+            let (settings, since) = (&case.arm.settings, t.applied.map(|a| a.before));
+            match watcher::of_notice(cause, first, settings, since) {
+                // It did not say why, and the kernel had ended the connection before.
+                watcher::UNKNOWN => watcher::of_kernel_end(first, *at, settings, since),
+                known => known,
+            }
         }
         // Before the cut, or without one: every look at the socket is evidence.
         (Outcome::FalseAlarm, Some((_, cause))) => watcher::of_notice(cause, first, &case.arm.settings, None),

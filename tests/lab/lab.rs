@@ -54,6 +54,8 @@ fn spec<'a>(name: &str, dir: &std::path::Path, arms: Vec<ArmNet>, brokers: &'a B
         namespaces_only: false,
         middlebox: None,
         vhosts: Vec::new(),
+        databases: 0,
+        database: false,
     }
 }
 

@@ -7,6 +7,8 @@
 
 mod blocking;
 mod certificate;
+mod changed;
+mod clients;
 mod common;
 mod docker;
 mod fault;
@@ -25,6 +27,7 @@ mod peers;
 #[path = "../support/place.rs"]
 mod place;
 mod proxies;
+mod reap;
 mod reaper;
 mod rootless;
 mod supervisor;

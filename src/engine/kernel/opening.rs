@@ -1,12 +1,23 @@
 //! The opening of a run: its children, the proxies, the programs of others, and the connections under test.
 
+use super::super::heard::{Heard, Pairs};
 use super::*;
+use crate::scenario::{LivenessStore, ReaperSettings};
+use crate::subject::protocol::Beats;
 
-/// The run's task store, with no task in it; its path.
-fn make_store(run_id: &str) -> Result<String, EngineError> {
-    let path = work_dir().join(format!("tasks-{run_id}.sqlite"));
-    TaskStore::create(&path).map_err(|e| EngineError::Harness(e.to_string()))?;
-    Ok(path.to_string_lossy().into_owned())
+/// The run's task store, with no task in it; its place.
+fn make_store(run_id: &str, lab: &Lab) -> Result<String, EngineError> {
+    let place = match &lab.database {
+        Some(database) => Place::Postgres(database.sockets.clone()),
+        None => Place::Sqlite(work_dir().join(format!("tasks-{run_id}.sqlite"))),
+    };
+    TaskStore::create(&place).map_err(|e| EngineError::Harness(e.to_string()))?;
+    Ok(place.to_string())
+}
+
+/// Whether the workers' signs of life are keys in Redis.
+fn keys(reaper: &ReaperSettings) -> bool {
+    reaper.liveness.as_ref().is_some_and(|rule| rule.store == LivenessStore::Redis)
 }
 
 /// Whether the subjects of an arm are programs of somebody else's.
@@ -18,8 +29,26 @@ pub(super) fn vhost(trial: TrialId) -> String {
     format!("halfopen.{trial}")
 }
 
-fn queue(trial: TrialId) -> String {
-    format!("halfopen.{trial}")
+/// The queue or list of a trial: its own, or the one that its program insists on.
+fn queue(plan: &Plan, trial: TrialId) -> String {
+    let settings = plan.trial(trial).and_then(|t| plan.scenario.arms.get(t.arm)).map(|arm| &arm.settings);
+    let named = settings.and_then(|settings| settings.command.as_ref()?.queue.clone());
+    named.unwrap_or_else(|| format!("halfopen.{trial}"))
+}
+
+/// The number of a trial's Redis database: one of its own for a program of somebody else's.
+pub(super) fn database(plan: &Plan, trial: TrialId, arm: usize) -> u32 {
+    let redis = plan.scenario.arms.get(arm).is_some_and(|arm| arm.settings.subject.broker() == BrokerKind::Redis);
+    if redis && is_command(plan, arm) { trial + 1 } else { 0 }
+}
+
+/// The clients from outside, for whoever listens to them.
+pub(super) fn heard(plan: &Plan, outside: &Outside) -> Pairs {
+    let one = |(pair, trial): ((std::net::Ipv4Addr, std::net::Ipv4Addr), TrialId)| {
+        let arm = plan.scenario.arms.get(plan.trial(trial)?.arm)?;
+        Some((pair, Heard { trial, broker: arm.settings.subject.broker(), queue: queue(plan, trial) }))
+    };
+    outside.trials().into_iter().filter_map(one).collect()
 }
 
 impl Run<'_> {
@@ -34,7 +63,7 @@ impl Run<'_> {
         };
         // Made before anybody opens it.
         let store = match &scenario.reaper {
-            Some(_) => Some(make_store(&job.run_id)?),
+            Some(_) => Some(make_store(&job.run_id, &self.lab)?),
             None => None,
         };
         let store: Vec<&str> = store.iter().flat_map(|path| ["--store", path.as_str()]).collect();
@@ -53,19 +82,27 @@ impl Run<'_> {
             let role = [&["__producer"], store.as_slice()].concat();
             self.producer = Some(add(&role, "producer", Seat::Producer)?);
         }
-        if scenario.reaper.is_some() {
-            // It needs no network at all, and so there is none that could be cut.
-            self.reaper = Some(add(&[&["__reaper"], store.as_slice()].concat(), "reaper", Seat::Nowhere)?);
+        if let Some(reaper) = &scenario.reaper {
+            // It needs no network at all, and so there is none that could be cut; but for the workers' keys it reaches Redis
+            // from where nothing is ever cut.
+            let seat = if keys(reaper) { Seat::Producer } else { Seat::Nowhere };
+            for _ in 0..reaper.reapers {
+                self.reapers.push(add(&[&["__reaper"], store.as_slice()].concat(), "reaper", seat)?);
+            }
         }
         if lab.proxy.is_some() {
             for trial in &self.plan.trials {
                 let port = scenario.arms[trial.arm].settings.subject.broker().port();
                 let listen = SocketAddrV4::new(trial.server, port).to_string();
                 let (id, upstream) = (trial.id.to_string(), SocketAddrV4::new(ADMIN, port).to_string());
-                let queue = queue(trial.id);
+                let queue = queue(self.plan, trial.id);
                 let role = ["__proxy", "--trial", &id, "--listen", &listen, "--upstream", &upstream, "--queue", &queue];
                 add(&role, &format!("{PROXY} {id}"), Seat::Proxy)?;
             }
+        }
+        if let Some(database) = &self.lab.database {
+            let version = database.version.clone().unwrap_or_else(|| "unknown".to_string());
+            self.facts.brokers.insert("postgres".to_string(), version);
         }
         Ok(())
     }
@@ -86,18 +123,29 @@ impl Run<'_> {
         let login = self.lab.broker(kind).map(|b| (b.user.clone(), b.password.clone()));
         let (user, password) = login.unwrap_or_default();
         let vhost = if is_command(self.plan, self.arm_of(trial)) { vhost(trial) } else { "/".to_string() };
-        Target { server: SocketAddrV4::new(server, kind.port()), vhost, queue: queue(trial), user, password }
+        let db = database(self.plan, trial, self.arm_of(trial));
+        let queue = queue(self.plan, trial);
+        Target { server: SocketAddrV4::new(server, kind.port()), vhost, db, queue, user, password }
+    }
+
+    /// How the worker of a trial gives signs of life.
+    fn beats(&self, trial: TrialId, server: std::net::Ipv4Addr) -> Option<Box<Beats>> {
+        let rule = self.plan.scenario.reaper.as_ref()?.liveness.clone()?;
+        Some(Box::new(Beats { rule, target: self.target(trial, server, BrokerKind::Redis) }))
     }
 
     /// The program of a trial whose subject is one of somebody else's.
     pub(super) fn program(&self, trial: TrialId, settings: &Settings, target: &Target) -> Option<Program> {
-        let adapter = clients::adapter(settings.subject)?;
+        let adapter = clients::adapter(settings)?;
         let place = Where {
-            environment: self.job.environments.get(&settings.subject)?.clone(),
+            environment: self.job.environments.get(&settings.subject).cloned(),
+            started_in: self.job.started_in.clone(),
             trial,
+            broker: settings.subject.broker(),
             broker_host: target.server.ip().to_string(),
             broker_port: target.server.port(),
             vhost: target.vhost.clone(),
+            db: target.db,
             queue: target.queue.clone(),
             user: target.user.clone(),
             password: target.password.clone(),
@@ -109,21 +157,32 @@ impl Run<'_> {
 
     pub(super) fn open_all(&mut self) {
         let plan = self.plan;
-        if let (Some(reaper), Some(settings)) = (self.reaper, &plan.scenario.reaper) {
+        if let Some(settings) = &plan.scenario.reaper {
             let first = plan::first_sweep(plan.scenario.seed, settings.interval);
-            self.children[reaper].send(&Command::Reap { settings: settings.clone(), first });
+            let url = |b: &Broker| format!("redis://{}:{}@{}", b.user, b.password, b.admin());
+            let redis = self.lab.broker(BrokerKind::Redis).filter(|_| keys(settings)).map(url);
+            for reaper in &self.reapers {
+                let reap = Command::Reap { settings: settings.clone(), first, redis: redis.clone() };
+                self.children[*reaper].send(&reap);
+            }
         }
         for trial in &plan.trials {
             let settings = Box::new(plan.scenario.arms[trial.arm].settings.clone());
             let target = self.target(trial.id, trial.server, settings.subject.broker());
             let load_interval = plan.scenario.load_of(&plan.scenario.arms[trial.arm]);
             let program = self.program(trial.id, &settings, &target);
-            if let Some(adapter) = clients::adapter(settings.subject) {
+            if let Some(adapter) = clients::adapter(&settings) {
                 self.facts.clients.extend(adapter.locked_versions());
             }
             let program = program.map(Box::new);
-            let open = Command::Open { trial: trial.id, target, settings, load_interval, program };
+            let beats = self.beats(trial.id, trial.server);
+            let open = Command::Open { trial: trial.id, target, settings, load_interval, program, beats };
             self.children[trial.arm].send(&open);
+            if plan.scenario.load_of(&plan.scenario.arms[trial.arm]).is_some()
+                && plan.scenario.arms[trial.arm].settings.is_ready_by_message()
+            {
+                self.carry_out(Order::StartLoad { trial: trial.id, first_due: None });
+            }
         }
     }
 }

@@ -24,9 +24,9 @@ use crate::host::process::{nofile_within_reach, on_end};
 use crate::host::userns::mapped_user;
 use crate::host::{procfs, signals};
 use crate::lab::{ADMIN, Broker, Lab, LabError, Patience, Seat};
-use crate::observe::SockDiag;
+use crate::observe::{Door, SockDiag};
 use crate::plan::{self, Plan};
-use crate::reaper::TaskStore;
+use crate::reaper::{Place, TaskStore};
 use crate::scenario::{Act, BrokerKind, Settings};
 use crate::store::{EventLog, LOGS, MemoryUse, RunDir, StoreError};
 use crate::subject::protocol::{Command, Target, Task};
@@ -44,6 +44,8 @@ const PEER: &str = "peer";
 const PROXY: &str = "proxy";
 /// How long connections may take to be consuming before their trials are void.
 const OPEN_PATIENCE: Duration = Duration::from_secs(60);
+/// How much longer for each program of somebody else's: they start side by side, and each takes seconds of a processor.
+const PROGRAM_PATIENCE: Duration = Duration::from_secs(4);
 /// Time between two words about the progress, by the time since the run began.
 const PROGRESS: Pace = Pace::new(Duration::from_millis(100), 100).at_most(Duration::from_secs(30));
 /// Descriptors that a child may need: a few a connection.
@@ -86,8 +88,8 @@ struct Run<'a> {
     children: Vec<Child>,
     /// Index of the producer among the children, where there is one.
     producer: Option<usize>,
-    /// Index of the reaper among the children, where there is one.
-    reaper: Option<usize>,
+    /// Indices of the reapers among the children.
+    reapers: Vec<usize>,
     requests: Option<Sender<Request>>,
     cutter: Option<JoinHandle<FaultTable>>,
     registry: Registry,
@@ -202,23 +204,24 @@ impl<'a> Run<'a> {
             facts.phases_s.insert(format!("{} start", broker.kind), seconds(broker.startup));
             facts.sources.extend(broker.unlike_stock.iter().map(|what| format!("start of {}: {what}", broker.kind)));
         }
+        facts.sources.extend(lab.notes().iter().cloned());
         let layout = layout(plan);
         let table = place::install_table(layout, &lab, clock).map_err(|e| EngineError::Cannot(e.to_string()))?;
         let diags = || -> Result<Vec<SockDiag>, EngineError> {
             lab.clients.iter().map(|ns| SockDiag::open(ns).map_err(|e| EngineError::Cannot(e.to_string()))).collect()
         };
         let registry = Registry::behind(layout);
-        let outside = Outside::of(plan);
+        // A proxy reads its client's traffic itself.
+        let any = (0..plan.scenario.arms.len()).any(|arm| is_command(plan, arm));
+        // Behind NAT a client has another address at the door.
+        let door = (any && !proxied(plan) && !layout.nat()).then(|| Door::open(&lab.server));
+        let outside = Outside::of(plan, proxied(plan) || door.as_ref().is_some_and(Result::is_ok));
         // A guest is a machine of its own: all of its sockets are of this run.
         let known = if in_user_mode_linux() { Vec::new() } else { diags()? };
         let owned = Owned::new(outside.pairs(), known);
-        let observers = Observers::start(clock, &registry, &sender, &lab, diags()?, owned);
+        let ear = door.map(|door| (door, opening::heard(plan, &outside)));
+        let observers = Observers::start(clock, &registry, &sender, &lab, diags()?, owned, ear);
         let observers = observers.map_err(harness("observers"))?;
-        if !outside.pairs().is_empty() && !observers.traced() {
-            let text = "clients from outside are followed by the kernel's tracepoints, which can't be had here; run as root, or \
-                        with --lab vm";
-            return Err(EngineError::Cannot(text.to_string()));
-        }
         facts.sources.extend(observers.sources());
         facts.sources.extend(rights());
         let mut far_ends = SockDiag::open(&lab.server).map_err(|e| EngineError::Cannot(e.to_string()))?;
@@ -250,7 +253,7 @@ impl<'a> Run<'a> {
             lab,
             children: Vec::new(),
             producer: None,
-            reaper: None,
+            reapers: Vec::new(),
             requests: Some(requests),
             cutter: Some(cutter),
             registry,
@@ -330,7 +333,9 @@ impl<'a> Run<'a> {
             events.tick(now).map_err(store)?;
             self.restart_due(now, events)?;
             if tracker.is_none() && hello.iter().all(|h| *h) {
-                tracker = Some(Tracker::new(self.plan, now, OPEN_PATIENCE));
+                let programs = self.outside.pairs().len();
+                let patience = OPEN_PATIENCE + PROGRAM_PATIENCE * u32::try_from(programs).unwrap_or(u32::MAX);
+                tracker = Some(Tracker::new(self.plan, now, patience));
                 self.facts.phases_s.insert("children".into(), seconds(now.since(Offset::ZERO)));
                 progress(Progress::stage(&format!("opening {total} connections")));
                 self.open_all();
@@ -490,8 +495,12 @@ impl<'a> Run<'a> {
                 };
                 let kind = self.plan.scenario.arms[self.arm_of(trial)].settings.subject.broker();
                 let target = self.target(trial, ADMIN, kind);
-                let subject = self.plan.scenario.arms[self.arm_of(trial)].settings.subject;
-                let task = clients::adapter(subject).map(|adapter| Task { name: adapter.task, first_due });
+                let settings = &self.plan.scenario.arms[self.arm_of(trial)].settings;
+                let task = clients::adapter(settings).map(|adapter| Task {
+                    message: adapter.message,
+                    declare: adapter.declare,
+                    first_due,
+                });
                 self.children[producer].send(&Command::Publish { trial, broker: kind, target, interval, task });
             }
             Order::Fill(trial) => {
@@ -530,8 +539,8 @@ mod closing;
 mod opening;
 #[path = "restarts.rs"]
 mod restarts;
-use opening::{is_command, vhost};
+use opening::{database, is_command, vhost};
 use restarts::Restarts;
 #[path = "spec.rs"]
 mod spec;
-use spec::{lab_spec, layout};
+use spec::{lab_spec, layout, proxied};

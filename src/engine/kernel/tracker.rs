@@ -146,7 +146,12 @@ impl<'a> Tracker<'a> {
                 let arm = &self.plan.scenario.arms[trial.arm];
                 let loaded = self.plan.scenario.load_of(arm).is_some();
                 // A task with an ETA counts from the cut, which has its place only when all are ready.
-                if loaded && self.plan.scenario.eta.is_none() && arm.settings.subject.broker() != BrokerKind::None {
+                let flows = arm.settings.is_ready_by_message();
+                if loaded
+                    && !flows
+                    && self.plan.scenario.eta.is_none()
+                    && arm.settings.subject.broker() != BrokerKind::None
+                {
                     orders.push(Order::StartLoad { trial: id, first_due: None });
                 }
             }
