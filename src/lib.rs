@@ -14,6 +14,7 @@ pub mod fault;
 pub mod host;
 pub mod inspect;
 pub mod lab;
+pub mod ledger;
 pub mod observe;
 pub mod plan;
 pub mod reaper;

@@ -23,6 +23,7 @@ Examples:
   halfopen run scenarios/first-look.toml        real brokers, real consumers, real half-open sockets
   halfopen run scenarios/one-way.toml --dry-run what it would create, with which privileges, for how long
   halfopen compare runs/one-way                 arm against arm: better, worse, equal or inconclusive
+  halfopen reap reap.toml                       what is stuck in your own task table, and why; changes nothing
   halfopen attribute stuck.csv                  which timer made your stuck durations
   halfopen report runs/one-way                  render a recorded run again, offline, without root
 
@@ -48,6 +49,8 @@ pub enum Command {
     Merge(MergeArgs),
     /// Render a recorded run again: judged anew from its events, offline, without root
     Report(ReportArgs),
+    /// The reaper on your own task table: what is stuck, and why; changes nothing unless told to
+    Reap(super::reap::ReapArgs),
     /// What this machine can do, and the command that mends each lack
     Doctor(JsonArgs),
     /// Remove what a killed run could have left, and nothing else

@@ -29,6 +29,7 @@ mod machine;
 mod merge;
 mod predict;
 mod progress;
+mod reap;
 mod redact;
 mod report;
 mod run;
@@ -65,6 +66,7 @@ pub fn main(args: &[OsString]) -> u8 {
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Clean(args) => clean::clean(&args),
         Command::Vm(args) => return vm::vm(&args),
+        Command::Reap(args) => reap::reap(&args),
         Command::Schema => print(&pretty(&crate::scenario::schema())),
         Command::List(args) => list::list(&args),
     };

@@ -16,7 +16,7 @@ use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervi
 use crate::host::{clock, journal, signals};
 use crate::lab::docker::DockerSpec;
 use crate::plan::{self, Overrides, Plan};
-use crate::scenario::{self, Arm, BrokerKind, Fault, Scenario, SubjectKind};
+use crate::scenario::{self, Arm, BrokerKind, Fault, Scenario, SubjectKind, TaskStoreKind};
 use crate::store::{LOGS, Recorded, RunDir, RunInfo, ScenarioSource};
 use crate::units::{print_duration, utc_date_time};
 use std::collections::BTreeMap;
@@ -75,13 +75,12 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     if args.lab == LabName::Docker {
         for ready in &mut all {
             ready.docker = Some(super::docker::prepare(&ready.plan)?);
-            ready.environments = super::docker::environments(&ready.plan);
         }
     } else {
         all.iter().try_for_each(|ready| preflight(ready, args.lab))?;
-        for ready in &mut all {
-            ready.environments = environments(&ready.plan)?;
-        }
+    }
+    for ready in &mut all {
+        ready.environments = environments(&ready.plan)?;
     }
     run_each(&all, args, carry_out)
 }
@@ -175,6 +174,7 @@ fn finish(dir: &RunDir, exit: Exit, args: &RunArgs) -> Result<(Exit, serde_json:
 /// What the model engine does not know how to simulate.
 fn simulated_only(ready: &Ready) -> Result<(), Failure> {
     let option = |arm: &Arm| match (&arm.settings.link, arm.settings.peer_reads) {
+        _ if arm.settings.ping.is_some() => Some("ping"),
         (_, false) => Some("peer_reads = false"),
         (Some(_), _) => Some("link"),
         _ if arm.settings.work.is_some() => Some("work"),
@@ -187,7 +187,9 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
     });
     let real_only = |fault: &&Fault| fault.act.is_some() || fault.repeat.is_some() || fault.trigger.is_some();
     let fault = scenario.faults.iter().find(real_only).map(|fault| format!("fault `{}`", fault.name()));
-    match arm.or(fault) {
+    let liveness = scenario.reaper.as_ref().is_some_and(|reaper| reaper.liveness.is_some() || reaper.reapers > 1);
+    let reaper = liveness.then(|| "[reaper]: the rule `liveness`, or several reapers,".to_string());
+    match arm.or(fault).or(reaper) {
         Some(what) => {
             let text = format!("{}: {what} runs with --engine kernel in this version", ready.path.display());
             Err(Failure::new(Exit::Cannot, text))
@@ -403,6 +405,7 @@ fn supervised(dir: &RunDir, ready: &Ready, args: &RunArgs) -> Result<(Ended, Opt
     };
     if let Some(docker) = job.docker.as_mut().filter(|docker| docker.others) {
         docker.shared = vec![out.join(LOGS)];
+        docker.read_only = ready.environments.values().cloned().collect();
     }
     let file = out.join(JOB_FILE);
     dir.write(JOB_FILE, &serde_json::to_vec(&job).map_err(|e| harness(&e))?).map_err(|e| harness(&e))?;
@@ -477,6 +480,11 @@ pub(super) fn preflight(ready: &Ready, lab: LabName) -> Result<(), Failure> {
         if let Some(missing) = needed.iter().find(|p| p.locate().is_none()) {
             return Err(Failure::new(Exit::Cannot, format!("{} is not installed; {}", missing.name(), missing.mend())));
         }
+    }
+    let postgres = ready.plan.scenario.reaper.as_ref().is_some_and(|r| r.store == TaskStoreKind::Postgres);
+    if postgres && Program::Postgres.locate().is_none() {
+        let (name, mend) = (Program::Postgres.name(), Program::Postgres.mend());
+        return Err(Failure::new(Exit::Cannot, format!("{name} is not installed; {mend}")));
     }
     if lab == LabName::Vm {
         // A guest is root of its own kernel.

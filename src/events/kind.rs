@@ -216,7 +216,8 @@ pub enum Kind {
         /// The message.
         message: u64,
     },
-    /// A task did its work, by its own word: the proof of consumption of a client that is watched from outside.
+    /// The work that a message stands for was done, by the consumer's own word: one external effect. Of a client that is
+    /// watched from outside it is the proof of consumption.
     Effect {
         /// The message.
         message: u64,
@@ -262,14 +263,14 @@ pub enum Kind {
         /// The message.
         message: u64,
     },
-    /// The work that a message stands for began: the consumer has written so into the task store.
+    /// The work that a message stands for began; where there is a task store the consumer has written so into it.
     Started {
         /// Which attempt's connection had brought it.
         attempt: u32,
         /// The message.
         message: u64,
     },
-    /// That work is done, and the task store knows: one external effect.
+    /// That work is done, and the task store knows.
     Finished {
         /// Which attempt's connection had brought it.
         attempt: u32,

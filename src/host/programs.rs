@@ -17,6 +17,8 @@ pub enum Program {
     RedisServer,
     /// Erlang's port mapper, which RabbitMQ needs.
     Epmd,
+    /// PostgreSQL's server itself; `initdb` is beside it.
+    Postgres,
 }
 
 /// A file that this process may execute: one that it may not is as good as none.
@@ -32,6 +34,7 @@ impl Program {
             Self::RabbitmqServer => "rabbitmq-server",
             Self::RedisServer => "redis-server",
             Self::Epmd => "epmd",
+            Self::Postgres => "postgres",
         }
     }
 
@@ -41,6 +44,7 @@ impl Program {
         match self {
             Self::RabbitmqServer | Self::Epmd => "scripts/setup (or: apt-get install rabbitmq-server)",
             Self::RedisServer => "scripts/setup (or: apt-get install redis-server)",
+            Self::Postgres => "scripts/setup --for test (or: apt-get install postgresql)",
         }
     }
 
@@ -51,6 +55,7 @@ impl Program {
             Self::RabbitmqServer => "HALFOPEN_RABBITMQ_SERVER",
             Self::RedisServer => "HALFOPEN_REDIS_SERVER",
             Self::Epmd => "HALFOPEN_EPMD",
+            Self::Postgres => "HALFOPEN_POSTGRES",
         }
     }
 
@@ -60,6 +65,15 @@ impl Program {
             Self::RabbitmqServer => &["/usr/lib/rabbitmq/bin/rabbitmq-server", "/opt/rabbitmq/sbin/rabbitmq-server"],
             Self::RedisServer => &["/usr/bin/redis-server", "/usr/local/bin/redis-server", "/usr/sbin/redis-server"],
             Self::Epmd => &["/usr/bin/epmd", "/usr/local/bin/epmd", "/usr/lib/erlang/bin/epmd"],
+            // Debian's and the vendor's packages, the newest first; where others put it.
+            Self::Postgres => &[
+                "/usr/lib/postgresql/18/bin/postgres",
+                "/usr/lib/postgresql/17/bin/postgres",
+                "/usr/lib/postgresql/16/bin/postgres",
+                "/usr/lib/postgresql/15/bin/postgres",
+                "/usr/lib/postgresql/14/bin/postgres",
+                "/usr/local/pgsql/bin/postgres",
+            ],
         }
     }
 
@@ -88,6 +102,10 @@ impl Program {
                 status.success().then(|| redis_version(&text))?
             }
             Self::Epmd => None,
+            Self::Postgres => {
+                let (status, text) = output(file, &["--version"], Duration::from_secs(5)).ok()?;
+                status.success().then(|| Some(text.split_whitespace().nth(2)?.to_string()))?
+            }
         }
     }
 }

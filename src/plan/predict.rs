@@ -327,7 +327,7 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
             settings.subject
         ));
     }
-    if fault.act == Some(Act::KillBroker) {
+    if fault.act.is_some_and(Act::ends_processes) {
         return Err("the broker's kernel ends the connection, at once or when it is spoken to".to_string());
     }
     if let Some(middlebox) = fault.middlebox.filter(|middlebox| !middlebox.silent()) {
@@ -338,7 +338,18 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
                 .to_string()
         });
     }
-    if fault.act == Some(Act::RebootHost) {
+    if fault.act == Some(Act::AlarmBroker) {
+        return Err("nothing of the connection is wrong: whoever publishes is blocked".to_string());
+    }
+    if fault.act == Some(Act::WithholdReply) {
+        return Err("the next reply begins to arrive; the model knows silence from the fault on".to_string());
+    }
+    if fault.act == Some(Act::VanishHost) {
+        return Err(
+            "the router answers with ICMP host unreachable, which undoes back-off; the model knows silence".to_string()
+        );
+    }
+    if fault.act.is_some_and(Act::forgets) && fault.drop.is_none() {
         return Err(
             "the broker's kernel answers the next segment with a RST; the model knows no connection that is forgotten"
                 .to_string(),
@@ -346,6 +357,10 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
     }
     if fault.repeat.is_some() {
         return Err("the fault comes again; the model knows one cut".to_string());
+    }
+    if settings.ping.is_some() && settings.read_timeout != Setting::None {
+        return Err("a PING's reply is waited for from the PING on; the model knows reads that are always outstanding"
+            .to_string());
     }
     if let Some(trigger) = fault.trigger {
         return Err(format!("the cut waits for what the connection does (`{}`)", trigger.name()));
@@ -386,10 +401,10 @@ fn lives_until_the_cut(case: &Case, cut: Duration) -> Result<(), String> {
 fn kind(fault: &Fault) -> FaultKind {
     match fault.act {
         Some(Act::FreezeBroker) => return FaultKind::FrozenPeer,
-        Some(Act::FreezeProxy) => return FaultKind::FrozenProxy,
+        Some(Act::FreezeProxy | Act::SwallowProxy) => return FaultKind::FrozenProxy,
         // The client hears nothing, and nothing that it sends gets through. What the broker is told stays with the broker.
         Some(Act::ForgetEntry) => return FaultKind::Both,
-        Some(Act::KillBroker | Act::RebootHost) | None => {}
+        Some(_) | None => {}
     }
     match (fault.drop.to_broker, fault.drop.to_client) {
         (true, true) => FaultKind::Both,
@@ -429,9 +444,14 @@ fn settings(scenario: &Scenario, arm: &Arm) -> timers::Settings {
         tcp_user_timeout: own.tcp_user_timeout,
         prefetch: own.prefetch.map_or(stock.prefetch, u32::from),
         peer: Peer { consumer_timeout, ..stock.peer.clone() },
-        reaper: Reaper { airflow: scenario.reaper.as_ref().map(scheduler), ..Reaper::default() },
+        reaper: Reaper { airflow: queued(scenario).map(scheduler), ..Reaper::default() },
         ..stock
     }
+}
+
+/// A reaper that goes by the age of queued rows: the one that the model knows.
+fn queued(scenario: &Scenario) -> Option<&ReaperSettings> {
+    scenario.reaper.as_ref().filter(|reaper| reaper.liveness.is_none())
 }
 
 /// The reaper's rule in the model's words.
@@ -451,7 +471,7 @@ pub fn scheduler(reaper: &ReaperSettings) -> Airflow {
 /// What the connection does until the cut.
 fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Duration>) -> Conditions {
     // The oldest task that nobody has begun.
-    let row = scenario.reaper.is_some().then_some(Row::Queued);
+    let row = queued(scenario).is_some().then_some(Row::Queued);
     let mut conditions = Conditions { row, ..Conditions::default() };
     let traffic = &mut conditions.traffic;
     match arm.settings.subject {
@@ -472,6 +492,11 @@ fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Durati
                 conditions.synchronous_call = true;
                 conditions.state = State::InFlight;
             }
+        }
+        // A PING and its reply.
+        SubjectKind::RedisBlocking if arm.settings.ping.is_some() => {
+            traffic.client_messages = arm.settings.ping;
+            traffic.broker_messages = arm.settings.ping;
         }
         _ => {
             // An idle BRPOP is answered after half of the read timeout, and followed by the next one.

@@ -4,11 +4,22 @@
 //! it ([`Sweeper`]) are the effects around it. What is left out: who queues tasks and who works on them (`subject`), and
 //! what became of a trial (`verdict`).
 
+pub mod own;
+mod postgres;
 pub mod rule;
+mod sqlite;
 mod store;
 mod sweep;
 mod task;
+mod watch;
 
-pub use store::{TaskStore, TaskStoreError};
+pub use store::{Place, TaskStore, TaskStoreError};
 pub use sweep::{Sweeper, Swept};
 pub use task::{Status, Task, TaskId};
+pub use watch::Watch;
+
+/// The name that a trial's worker writes into its tasks: each trial is a worker of its own.
+#[must_use]
+pub fn worker_name(trial: crate::units::TrialId) -> String {
+    format!("worker-{trial}")
+}

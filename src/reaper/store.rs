@@ -1,87 +1,126 @@
-//! The tasks in an embedded SQLite: one file in the run's private tmpfs, opened by every process that works with it.
+//! Where the tasks of a run are: an embedded SQLite, or a PostgreSQL that the lab started. One schema, one set of
+//! conditional changes, so that of two who act on one row the second changes nothing, whichever store it is.
 //!
-//! A file has no connection that a fault could cut: this store stands for the metadata database that a worker reaches
-//! over a path of its own, which stays healthy. The schema keeps to what PostgreSQL takes word for word. Every change is
-//! conditional on the state that it starts from, so of two who act on one row the second changes nothing.
+//! Neither is reached over a network: a file, and a socket in the file system, have no connection that a fault could cut. They
+//! stand for the metadata database that a worker reaches over a path of its own, which stays healthy.
 
-use super::{Status, Task, TaskId};
+use super::postgres::PostgresStore;
+use super::rule::Action;
+use super::sqlite::SqliteStore;
+use super::{Task, TaskId};
 use crate::units::Offset;
-use rusqlite::{Connection, OpenFlags, Row, TransactionBehavior, params};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
 use thiserror::Error;
 
-/// How long a statement waits for another process's.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Times are nanoseconds of the run's monotonic clock.
+/// Times are nanoseconds of the run's monotonic clock. Both databases take it word for word.
 const SCHEMA: &str = "\
 CREATE TABLE task (
     id         TEXT PRIMARY KEY,
-    status     TEXT NOT NULL CHECK (status IN ('QUEUED', 'RUNNING', 'DONE', 'FAILED')),
+    status     TEXT NOT NULL CHECK (status IN ('PENDING', 'PROCESSING', 'DONE', 'FAILED')),
     worker_id  TEXT,
     error_code TEXT,
     queued_at  BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
     attempts   INTEGER NOT NULL
 );
-CREATE INDEX task_by_age ON task (status, queued_at);";
-
-const COLUMNS: &str = "id, status, worker_id, error_code, queued_at, updated_at, attempts";
+CREATE INDEX task_by_age ON task (status, queued_at);
+CREATE TABLE worker_status (
+    worker_id         TEXT PRIMARY KEY,
+    last_heartbeat_at BIGINT NOT NULL,
+    current_task_id   TEXT,
+    status            TEXT NOT NULL CHECK (status IN ('busy', 'idle'))
+);";
 
 /// What went wrong with a store.
 #[derive(Debug, Error)]
-#[error("task store {path}: {what}: {source}")]
+#[error("task store {place}: {what}: {text}")]
 pub struct TaskStoreError {
-    path: PathBuf,
+    place: String,
     what: &'static str,
-    source: rusqlite::Error,
+    text: String,
+}
+
+impl TaskStoreError {
+    pub(super) fn new(place: &str, what: &'static str, text: impl fmt::Display) -> Self {
+        Self { place: place.to_string(), what, text: text.to_string() }
+    }
+}
+
+/// Where a store is. Written as a path, or `postgres:` and the folder of the server's socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A file.
+    Sqlite(PathBuf),
+    /// The folder with the server's socket.
+    Postgres(PathBuf),
+}
+
+const POSTGRES: &str = "postgres:";
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "{}", path.display()),
+            Self::Postgres(path) => write!(f, "{POSTGRES}{}", path.display()),
+        }
+    }
+}
+
+impl FromStr for Place {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text.strip_prefix(POSTGRES) {
+            Some(sockets) => Self::Postgres(sockets.into()),
+            None => Self::Sqlite(text.into()),
+        })
+    }
 }
 
 /// An open store.
 #[derive(Debug)]
-pub struct TaskStore {
-    path: PathBuf,
-    db: Connection,
+pub struct TaskStore(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Sqlite(SqliteStore),
+    Postgres(PostgresStore),
+}
+
+/// The same call on either.
+macro_rules! on {
+    ($store:expr, $inner:ident => $call:expr) => {
+        match $store {
+            Kind::Sqlite($inner) => $call,
+            Kind::Postgres($inner) => $call,
+        }
+    };
 }
 
 impl TaskStore {
     /// Makes a new store with no task.
     ///
     /// # Errors
-    /// When the file can't be made or holds a store already.
-    pub fn create(path: &Path) -> Result<Self, TaskStoreError> {
-        let store = Self::with(path, OpenFlags::SQLITE_OPEN_CREATE)?;
-        // A run's store dies with the run: nothing has to survive a loss of power, and readers do not block writers.
-        store.db.pragma_update(None, "journal_mode", "wal").map_err(store.failed("journal"))?;
-        store.db.execute_batch(SCHEMA).map_err(store.failed("make the table"))?;
-        Ok(store)
+    /// When it can't be made or there is one already.
+    pub fn create(place: &Place) -> Result<Self, TaskStoreError> {
+        Ok(Self(match place {
+            Place::Sqlite(path) => Kind::Sqlite(SqliteStore::create(path, SCHEMA)?),
+            Place::Postgres(sockets) => Kind::Postgres(PostgresStore::create(sockets, SCHEMA)?),
+        }))
     }
 
     /// Opens one that is there.
     ///
     /// # Errors
     /// When there is none.
-    pub fn open(path: &Path) -> Result<Self, TaskStoreError> {
-        Self::with(path, OpenFlags::empty())
-    }
-
-    fn with(path: &Path, more: OpenFlags) -> Result<Self, TaskStoreError> {
-        let failed = |what| move |source| TaskStoreError { path: path.to_path_buf(), what, source };
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
-        let db = Connection::open_with_flags(path, flags).map_err(failed("open"))?;
-        db.busy_timeout(PATIENCE).map_err(failed("open"))?;
-        db.pragma_update(None, "synchronous", "off").map_err(failed("open"))?;
-        Ok(Self { path: path.to_path_buf(), db })
-    }
-
-    fn failed(&self, what: &'static str) -> impl Fn(rusqlite::Error) -> TaskStoreError + '_ {
-        move |source| TaskStoreError { path: self.path.clone(), what, source }
-    }
-
-    fn changes(&self, what: &'static str, sql: &str, with: impl rusqlite::Params) -> Result<bool, TaskStoreError> {
-        let changed = self.db.prepare_cached(sql).and_then(|mut s| s.execute(with)).map_err(self.failed(what))?;
-        Ok(changed > 0)
+    pub fn open(place: &Place) -> Result<Self, TaskStoreError> {
+        Ok(Self(match place {
+            Place::Sqlite(path) => Kind::Sqlite(SqliteStore::open(path)?),
+            Place::Postgres(sockets) => Kind::Postgres(PostgresStore::open(sockets)?),
+        }))
     }
 
     /// Writes down a task that is about to be handed to the broker. A task that could not be handed over and is tried
@@ -90,20 +129,15 @@ impl TaskStore {
     /// # Errors
     /// The database's.
     pub fn queue(&self, id: TaskId, at: Offset) -> Result<bool, TaskStoreError> {
-        let sql = "INSERT INTO task (id, status, queued_at, updated_at, attempts) VALUES (?1, 'QUEUED', ?2, ?2, 1) \
-                   ON CONFLICT (id) DO UPDATE SET queued_at = excluded.queued_at, updated_at = excluded.updated_at \
-                   WHERE task.status = 'QUEUED'";
-        self.changes("queue", sql, params![id.to_string(), at.0])
+        on!(&self.0, store => store.queue(id, at))
     }
 
-    /// A worker begins: only what is still queued may be begun. Whether it was.
+    /// A worker begins: only what is still pending may be begun. Whether it was.
     ///
     /// # Errors
     /// The database's.
     pub fn begin(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
-        let sql =
-            "UPDATE task SET status = 'RUNNING', worker_id = ?2, updated_at = ?3 WHERE id = ?1 AND status = 'QUEUED'";
-        self.changes("begin", sql, params![id.to_string(), worker, at.0])
+        on!(&self.0, store => store.begin(id, worker, at))
     }
 
     /// A worker is done with what it began. Whether it was still its own.
@@ -111,20 +145,47 @@ impl TaskStore {
     /// # Errors
     /// The database's.
     pub fn finish(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
-        let sql =
-            "UPDATE task SET status = 'DONE', updated_at = ?3 WHERE id = ?1 AND status = 'RUNNING' AND worker_id = ?2";
-        self.changes("finish", sql, params![id.to_string(), worker, at.0])
+        on!(&self.0, store => store.finish(id, worker, at))
     }
 
-    /// The queued tasks that were queued before `cutoff`, the oldest first.
+    /// The pending tasks that were queued before `cutoff`, the oldest first.
     ///
     /// # Errors
     /// The database's.
     pub fn queued_before(&self, cutoff: Offset) -> Result<Vec<Task>, TaskStoreError> {
-        let sql =
-            format!("SELECT {COLUMNS} FROM task WHERE status = 'QUEUED' AND queued_at < ?1 ORDER BY queued_at, id");
-        let read = || self.db.prepare_cached(&sql)?.query_map([cutoff.0], task)?.collect::<rusqlite::Result<Vec<_>>>();
-        read().map_err(self.failed("look for old tasks"))
+        on!(&self.0, store => store.queued_before(cutoff))
+    }
+
+    /// The tasks that are neither done nor failed, those first that were changed the longest ago.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn active(&self) -> Result<Vec<Task>, TaskStoreError> {
+        on!(&self.0, store => store.active())
+    }
+
+    /// Fails a task if its row still is as it was read: its state, its worker and the time of its last change. Whether it was.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn fail(&self, seen: &Task, at: Offset) -> Result<bool, TaskStoreError> {
+        on!(&self.0, store => store.fail(seen, at))
+    }
+
+    /// A worker's sign of life, with the task that it works on.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn beat(&self, worker: &str, task: Option<TaskId>, at: Offset) -> Result<(), TaskStoreError> {
+        on!(&self.0, store => store.beat(worker, task, at))
+    }
+
+    /// When each worker gave its last one.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn beats(&self) -> Result<BTreeMap<String, Offset>, TaskStoreError> {
+        on!(&self.0, store => store.beats())
     }
 
     /// A task by its name.
@@ -132,9 +193,7 @@ impl TaskStore {
     /// # Errors
     /// The database's.
     pub fn get(&self, id: TaskId) -> Result<Option<Task>, TaskStoreError> {
-        let sql = format!("SELECT {COLUMNS} FROM task WHERE id = ?1");
-        let read = || self.db.prepare_cached(&sql)?.query_map([id.to_string()], task)?.next().transpose();
-        read().map_err(self.failed("look for a task"))
+        on!(&self.0, store => store.get(id))
     }
 
     /// Carries out a sweep's actions at `at`, all in one transaction. Returns for each whether its row still stood as it
@@ -142,152 +201,19 @@ impl TaskStore {
     ///
     /// # Errors
     /// The database's; nothing is changed then.
-    pub fn act(&mut self, actions: &[super::rule::Action], at: Offset) -> Result<Vec<bool>, TaskStoreError> {
-        use super::rule::{Action, TIMEOUT};
-        let path = self.path.clone();
-        let mut all = || {
-            let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let mut done = Vec::with_capacity(actions.len());
-            for action in actions {
-                let changed = match action {
-                    Action::Fail(id) => transaction
-                        .prepare_cached(
-                            "UPDATE task SET status = 'FAILED', error_code = ?2, updated_at = ?3 \
-                             WHERE id = ?1 AND status = 'QUEUED'",
-                        )?
-                        .execute(params![id.to_string(), TIMEOUT, at.0])?,
-                    Action::Requeue(id) => transaction
-                        .prepare_cached(
-                            "UPDATE task SET queued_at = ?2, updated_at = ?2, attempts = attempts + 1 \
-                             WHERE id = ?1 AND status = 'QUEUED'",
-                        )?
-                        .execute(params![id.to_string(), at.0])?,
-                };
-                done.push(changed > 0);
-            }
-            transaction.commit()?;
-            Ok(done)
-        };
-        all().map_err(|source| TaskStoreError { path, what: "act on old tasks", source })
+    pub fn act(&mut self, actions: &[Action], at: Offset) -> Result<Vec<bool>, TaskStoreError> {
+        on!(&mut self.0, store => store.act(actions, at))
     }
-}
-
-fn task(row: &Row<'_>) -> rusqlite::Result<Task> {
-    let text = |column: usize| row.get::<_, String>(column);
-    let wrong = |column: usize, what: String| {
-        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, what.into())
-    };
-    let word = text(1)?;
-    Ok(Task {
-        id: text(0)?.parse().map_err(|e: super::task::NoTask| wrong(0, e.to_string()))?,
-        status: Status::ALL
-            .into_iter()
-            .find(|s| s.name() == word)
-            .ok_or_else(|| wrong(1, format!("`{word}` is no status")))?,
-        worker_id: row.get(2)?,
-        error_code: row.get(3)?,
-        queued_at: Offset(row.get(4)?),
-        updated_at: Offset(row.get(5)?),
-        attempts: row.get(6)?,
-    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::rule::Action;
     use super::*;
 
-    fn id(message: u64) -> TaskId {
-        TaskId { trial: 3, message }
-    }
-
-    fn store() -> (tempfile::TempDir, TaskStore) {
-        let dir = tempfile::tempdir().unwrap();
-        let store = TaskStore::create(&dir.path().join("tasks.sqlite")).unwrap();
-        (dir, store)
-    }
-
     #[test]
-    fn a_task_goes_its_way_and_another_connection_sees_it() {
-        let (dir, store) = store();
-        let other = TaskStore::open(&dir.path().join("tasks.sqlite")).unwrap();
-        assert!(store.queue(id(0), Offset(10)).unwrap());
-        assert!(other.begin(id(0), "w", Offset(20)).unwrap());
-        assert!(!store.begin(id(0), "v", Offset(21)).unwrap(), "it is somebody's already");
-        assert!(!store.finish(id(0), "v", Offset(22)).unwrap());
-        assert!(other.finish(id(0), "w", Offset(30)).unwrap());
-        let row = store.get(id(0)).unwrap().unwrap();
-        assert_eq!((row.status, row.worker_id.as_deref()), (Status::Done, Some("w")));
-        assert_eq!((row.queued_at, row.updated_at, row.attempts), (Offset(10), Offset(30), 1));
-        assert_eq!(store.get(id(1)).unwrap(), None);
-    }
-
-    #[test]
-    fn what_was_begun_or_done_while_it_was_being_reaped_stays_so() {
-        let (_dir, mut store) = store();
-        for message in 0..3 {
-            store.queue(id(message), Offset(0)).unwrap();
+    fn a_place_survives_the_command_line() {
+        for place in [Place::Sqlite("/w/t.sqlite".into()), Place::Postgres("/w/sockets".into())] {
+            assert_eq!(place.to_string().parse(), Ok(place));
         }
-        let rows = store.queued_before(Offset(1)).unwrap();
-        assert_eq!(rows.len(), 3);
-        // Between the look and the action.
-        store.begin(id(1), "w", Offset(5)).unwrap();
-        store.begin(id(2), "w", Offset(5)).unwrap();
-        store.finish(id(2), "w", Offset(6)).unwrap();
-        let actions: Vec<Action> = rows.iter().map(|row| Action::Fail(row.id)).collect();
-        assert_eq!(store.act(&actions, Offset(7)).unwrap(), [true, false, false]);
-        let of = |message| store.get(id(message)).unwrap().unwrap();
-        assert_eq!((of(0).status, of(0).error_code.as_deref()), (Status::Failed, Some("TIMEOUT")));
-        assert_eq!((of(1).status, of(2).status), (Status::Running, Status::Done));
-        assert!(!store.begin(id(0), "w", Offset(8)).unwrap(), "what was failed is not worked on");
-        assert_eq!(store.act(&actions, Offset(9)).unwrap(), [false, false, false], "a second reaper does nothing");
-    }
-
-    #[test]
-    fn a_task_that_is_queued_again_starts_anew() {
-        let (_dir, mut store) = store();
-        store.queue(id(0), Offset(0)).unwrap();
-        assert_eq!(store.act(&[Action::Requeue(id(0))], Offset(50)).unwrap(), [true]);
-        assert_eq!(store.queued_before(Offset(50)).unwrap(), []);
-        let row = store.queued_before(Offset(51)).unwrap().remove(0);
-        assert_eq!((row.queued_at, row.attempts), (Offset(50), 2));
-    }
-
-    #[test]
-    fn only_old_and_queued_ones_are_found_and_the_oldest_first() {
-        let (_dir, store) = store();
-        for (message, at) in [(0, 30), (1, 10), (2, 20), (3, 5)] {
-            store.queue(id(message), Offset(at)).unwrap();
-        }
-        store.begin(id(3), "w", Offset(6)).unwrap();
-        let found: Vec<u64> = store.queued_before(Offset(30)).unwrap().iter().map(|t| t.id.message).collect();
-        assert_eq!(found, [1, 2]);
-    }
-
-    #[test]
-    fn errors_name_the_file_and_no_store_is_overwritten() {
-        let (dir, _store) = store();
-        let path = dir.path().join("tasks.sqlite");
-        let again = TaskStore::create(&path).unwrap_err().to_string();
-        assert!(again.contains("tasks.sqlite: make the table"), "{again}");
-        assert!(TaskStore::open(&dir.path().join("none")).is_err());
-    }
-
-    #[test]
-    fn writers_of_several_processes_wait_for_one_another() {
-        let (dir, store) = store();
-        let path = dir.path().join("tasks.sqlite");
-        std::thread::scope(|scope| {
-            for writer in 0..4u32 {
-                let path = path.clone();
-                scope.spawn(move || {
-                    let store = TaskStore::open(&path).unwrap();
-                    for message in 0..200 {
-                        assert!(store.queue(TaskId { trial: writer, message }, Offset(1)).unwrap());
-                    }
-                });
-            }
-        });
-        assert_eq!(store.queued_before(Offset(2)).unwrap().len(), 800);
     }
 }

@@ -86,15 +86,16 @@ impl Sweeper {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Place;
     use super::*;
-    use crate::scenario::ReaperGeneration;
+    use crate::scenario::{ReaperGeneration, TaskStoreKind};
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
     #[test]
     fn it_fails_what_is_old_once_and_ends_when_told() {
         let dir = tempfile::tempdir().unwrap();
-        let store = TaskStore::create(&dir.path().join("t")).unwrap();
+        let store = TaskStore::create(&Place::Sqlite(dir.path().join("t"))).unwrap();
         let clock = Clock::start();
         let id = |message| TaskId { trial: 1, message };
         for message in 0..2 {
@@ -102,7 +103,14 @@ mod tests {
         }
         store.begin(id(1), "w", clock.now()).unwrap();
         let ms = Duration::from_millis;
-        let settings = ReaperSettings { timeout: ms(40), interval: ms(15), generation: ReaperGeneration::FailsAtOnce };
+        let settings = ReaperSettings {
+            timeout: ms(40),
+            interval: ms(15),
+            generation: ReaperGeneration::FailsAtOnce,
+            store: TaskStoreKind::Sqlite,
+            liveness: None,
+            reapers: 1,
+        };
         let (end, until) = channel();
         let mut end = Some(end);
         let mut told = Vec::new();

@@ -37,9 +37,9 @@ impl FromStr for TaskId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Status {
     /// Handed to the broker; nobody has begun.
-    Queued,
+    Pending,
     /// A worker has begun.
-    Running,
+    Processing,
     /// The work is done.
     Done,
     /// Failed: by a reaper, with an `error_code`.
@@ -48,14 +48,14 @@ pub enum Status {
 
 impl Status {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Queued, Self::Running, Self::Done, Self::Failed];
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Processing, Self::Done, Self::Failed];
 
     /// The word in the table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Queued => "QUEUED",
-            Self::Running => "RUNNING",
+            Self::Pending => "PENDING",
+            Self::Processing => "PROCESSING",
             Self::Done => "DONE",
             Self::Failed => "FAILED",
         }

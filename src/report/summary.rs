@@ -1,6 +1,7 @@
 //! The numbers of a run. Serialised as it stands this is `summary.json`; the keys are documented in
 //! `docs/run-directory.md`.
 
+use super::made::MadeSummary;
 use super::silence::WatcherSummary;
 use crate::stats::{Interval, Share, Spread};
 use crate::store::{ArmOptions, Brackets, Machine, MemoryUse, Tool};
@@ -38,6 +39,14 @@ pub struct Summary {
     /// Stuck durations from elsewhere, beside those of the run; `None` without them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published: Option<PublishedSummary>,
+    /// Which timer made the stuck durations, by the durations alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attribution: Vec<MadeSummary>,
+    /// What published figures say by themselves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub published_words: Vec<String>,
+    /// What the ledger of all messages comes to; `None` without messages.
+    pub ledger: Option<LedgerSummary>,
     /// Why trials are void, the most frequent first.
     pub void_reasons: Vec<VoidCount>,
     /// The gates with their verdicts, in the order of the scenario.
@@ -195,6 +204,10 @@ pub struct CellSummary {
     pub predicted: Option<Predicted>,
     /// The ledger; `None` without messages.
     pub messages: Option<MessageCounts>,
+    /// Connections and attempts of a trial on average, the one under test included.
+    pub attempts_mean: Option<f64>,
+    /// What became of them, and what went wrong; `None` without messages.
+    pub ledger: Option<LedgerSummary>,
 }
 
 /// What the model said about a cell, and how often the measurement agreed.
@@ -254,6 +267,9 @@ pub struct GateSummary {
     /// Where the gate asks how sure: the interval, of the value or of the difference to what it is held to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
+    /// Whether it is one of the difference.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub of_difference: bool,
     /// Its one-sided level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<f64>,
@@ -263,6 +279,38 @@ pub struct GateSummary {
     /// Why it is inconclusive, where the numbers don't say so themselves.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
+}
+
+/// What became of messages, and what went wrong with them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct LedgerSummary {
+    /// Handed to the broker: the sum of the following five.
+    pub published: usize,
+    /// Their work was done.
+    pub done: usize,
+    /// A reaper failed them and their work was never done.
+    pub failed: usize,
+    /// Nobody has them, nobody did their work, and nobody was told.
+    pub lost: usize,
+    /// None of these by the end of the watch.
+    pub waiting: usize,
+    /// Never confirmed and never seen again.
+    pub unconfirmed: usize,
+    /// What went wrong, each kind that occurred.
+    pub anomalies: Vec<AnomalyCount>,
+}
+
+/// Messages with one anomaly.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AnomalyCount {
+    /// Which.
+    pub kind: String,
+    /// How many messages.
+    pub n: usize,
+    /// The first of them, as `trial.message`; all of them are in `messages.csv`.
+    pub ids: Vec<String>,
+    /// The evidence for the first one.
+    pub example: String,
 }
 
 /// The ledger in numbers.

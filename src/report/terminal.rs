@@ -2,6 +2,7 @@
 
 use super::beside;
 use super::cells;
+use super::ledger;
 use super::sentences;
 use super::summary::Summary;
 use super::text::{milliseconds, plain};
@@ -45,6 +46,10 @@ pub(super) fn render(summary: &Summary, width: Option<u16>) -> String {
         out.push('\n');
     }
     for line in beside::lines(summary, name) {
+        out.push_str(&line);
+        out.push('\n');
+    }
+    for line in ledger::lines(summary, name) {
         out.push_str(&line);
         out.push('\n');
     }

@@ -40,6 +40,11 @@ pub(super) fn load(
             "a tcp-writer writes at the rate of [load], and there is none; write `[load]` with `rate = \"1/s\"`";
         findings.error(at, own.name("subject"), problem);
     }
+    if settings.ping.is_some() && every.is_some() {
+        let problem = "the subject then takes no messages, and those of [load] would stay in the queue; write `load = \"off\"` in the arm";
+        let source = options.source("ping").unwrap_or(own);
+        findings.error(source.at("ping"), source.name("ping"), problem);
+    }
     let heartbeat = heartbeat_in_force(settings, broker);
     let blocks = settings.subject == SubjectKind::AmqpBlocking && settings.sync_call.is_none();
     if let Some(heartbeat) = heartbeat.filter(|_| blocks && settings.heartbeat_thread == Some(HeartbeatThread::Same))

@@ -99,6 +99,14 @@ pub(super) const COLUMNS: &[(&str, Column)] = &[
     ("messages_duplicated", Column::Number),
     ("messages_overtaken", Column::Number),
     ("messages_missing", Column::Number),
+    ("lost_n", Column::Number),
+    ("duplicated_n", Column::Number),
+    ("duplicated_effects_n", Column::Number),
+    ("falsely_killed_n", Column::Number),
+    ("zombies_n", Column::Number),
+    ("out_of_order_n", Column::Number),
+    ("reaped_twice_n", Column::Number),
+    ("contradictions_n", Column::Number),
 ];
 
 /// The metric that is no column of its own: the share of `true` in the column `agrees`, which takes no measure.

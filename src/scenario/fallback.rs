@@ -1,10 +1,11 @@
 //! `[reaper]`, `[tasks]` and `[published]`: what cleans up, how many tasks there are, and what somebody else measured.
 
 use super::error::Findings;
-use super::model::{Published, ReaperGeneration, ReaperSettings, Tasks};
+use super::model::{LivenessRule, LivenessStore, Published, ReaperGeneration, ReaperSettings, TaskStoreKind, Tasks};
 use super::profile;
 use super::walk::Fields;
 use crate::units::print_duration;
+use std::time::Duration;
 
 /// The three sections, read; one that is missing or wrong is `None`.
 pub(super) struct Fallback {
@@ -22,14 +23,49 @@ pub(super) fn read(reaper: &Option<Fields>, tasks: &Option<Fields>, published: &
     }
 }
 
+/// The rule that knows which workers live.
+const LIVENESS: &str = "liveness";
+
 fn reaper_of(fields: &Fields) -> Option<ReaperSettings> {
-    // There is one rule; its name has been checked.
     fields.text("rule")?;
     let generation = match fields.text("generation") {
         Some("airflow-2.10.4") => ReaperGeneration::RequeuesTwice,
         _ => ReaperGeneration::FailsAtOnce,
     };
-    Some(ReaperSettings { timeout: fields.time("timeout")?, interval: fields.time("interval")?, generation })
+    let store = match fields.text("store") {
+        Some("postgres") => TaskStoreKind::Postgres,
+        _ => TaskStoreKind::Sqlite,
+    };
+    let interval = fields.time("interval")?;
+    let reapers = fields.int("reapers").and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
+    if fields.text("rule") != Some(LIVENESS) {
+        return Some(ReaperSettings {
+            timeout: fields.time("timeout")?,
+            interval,
+            generation,
+            store,
+            liveness: None,
+            reapers,
+        });
+    }
+    let rule = LivenessRule {
+        store: match fields.text("liveness") {
+            Some("redis") => LivenessStore::Redis,
+            Some("table") => LivenessStore::Table,
+            _ => LivenessStore::None,
+        },
+        period: fields.time("period").unwrap_or(Duration::from_secs(30)),
+        ttl: fields.time("ttl").unwrap_or(Duration::from_secs(90)),
+        processing: fields.time("processing")?,
+    };
+    Some(ReaperSettings {
+        timeout: fields.time("pending")?,
+        interval,
+        generation,
+        store,
+        liveness: Some(rule),
+        reapers,
+    })
 }
 
 fn tasks_of(fields: &Fields) -> Option<Tasks> {
@@ -90,13 +126,46 @@ pub(super) fn check(around: &Around<'_>, findings: &mut Findings) {
         findings.error(fields.at, fields.label.trim_end(), problem);
     }
     if let Some(reaper) = around.reaper {
-        time_to_act(reaper, around, findings);
+        keys_of_its_rule(reaper, findings);
+        // Who reaps by liveness acts on what began before the cut, too: no single time holds for every trial.
+        if reaper.text("rule") != Some(LIVENESS) {
+            time_to_act(reaper, around, findings);
+        }
     }
     if let Some(published) = around.published
         && let (Some(from), Some(to)) = (published.time("from"), published.time("to"))
         && from >= to
     {
         findings.error(published.at("to"), published.name("to"), "is not after `from`; swap the two");
+    }
+}
+
+/// Each rule has keys that it needs and keys that say nothing to it.
+fn keys_of_its_rule(reaper: &Fields, findings: &mut Findings) {
+    let Some(rule) = reaper.text("rule") else { return };
+    let (needs, others): (&[&str], &[&str]) = if rule == LIVENESS {
+        (&["pending", "processing"], &["timeout", "generation"])
+    } else {
+        (&["timeout"], &["pending", "processing", "liveness", "period", "ttl"])
+    };
+    for key in needs.iter().filter(|key| !reaper.has(key) && !reaper.flawed) {
+        let problem =
+            format!("`{key}` is missing, which `rule = \"{rule}\"` needs; write for example `{key} = \"300s\"`");
+        findings.error(reaper.at, reaper.label.trim_end(), problem);
+    }
+    for key in others.iter().filter(|key| reaper.has(key)) {
+        let problem = format!("says nothing to `rule = \"{rule}\"`; remove it");
+        findings.error(reaper.at(key), reaper.name(key), problem);
+    }
+    if let (Some(period), Some(ttl)) = (reaper.time("period"), reaper.time("ttl"))
+        && ttl <= period
+    {
+        let problem = format!(
+            "a sign of life that lasts `{}` is over before the next one after `{}`; write three periods",
+            print_duration(ttl),
+            print_duration(period)
+        );
+        findings.error(reaper.at("ttl"), reaper.name("ttl"), problem);
     }
 }
 

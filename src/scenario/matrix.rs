@@ -26,6 +26,8 @@ pub enum OptionName {
     HeartbeatThread,
     /// A call that waits for its reply at the cut.
     SyncCall,
+    /// A command at intervals, and silence in between.
+    Ping,
     /// When a message is acknowledged.
     Ack,
     /// How long the work on a message takes.
@@ -46,7 +48,7 @@ pub enum OptionName {
 
 impl OptionName {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::ConnectTimeout,
         Self::ReadTimeout,
         Self::Keepalive,
@@ -54,6 +56,7 @@ impl OptionName {
         Self::Heartbeat,
         Self::HeartbeatThread,
         Self::SyncCall,
+        Self::Ping,
         Self::Prefetch,
         Self::Ack,
         Self::Work,
@@ -76,6 +79,7 @@ impl OptionName {
             Self::Heartbeat => "heartbeat",
             Self::HeartbeatThread => "heartbeat_thread",
             Self::SyncCall => "sync_call",
+            Self::Ping => "ping",
             Self::Prefetch => "prefetch",
             Self::Ack => "ack",
             Self::Work => "work",
@@ -193,6 +197,8 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
             why: "a real worker makes its own calls; a Celery task with an ETA in flight forces one: `[load] eta`",
         },
         (_, O::Client) => NO_NATIVE,
+        (S::RedisBlocking, O::Ping) => Applies::Yes,
+        (_, O::Ping) => Applies::No { why: "PING is a command of Redis; it is for a `redis-blocking` subject" },
 
         (S::TcpReader | S::RedisBlocking | S::AmqpBlocking, O::ReadTimeout) => Applies::Yes,
         (S::TcpWriter, O::ReadTimeout) => {
@@ -263,9 +269,9 @@ mod tests {
             }
         }
         // 6 for the five of our own, read_timeout for the three that block, 4 of AMQP for each of its clients and 2 for the
-        // one that blocks, work for the three with a broker, peer_reads for the writer, 9 of each Celery on RabbitMQ, 8 of each on Redis, 8 of pika and aio-pika,
-        // 7 of dramatiq, 7 of each redis-py, and 4 of each command line.
-        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 3 + 1 + 2 * 9 + 2 * 8 + 2 * 8 + 7 + 2 * 7 + 2 * 4);
+        // one that blocks, work for the three with a broker, peer_reads for the writer, ping for Redis, 9 of each Celery on
+        // RabbitMQ, 8 of each on Redis, 8 of pika and aio-pika, 7 of dramatiq, 7 of each redis-py, and 4 of each command line.
+        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 3 + 1 + 1 + 2 * 9 + 2 * 8 + 2 * 8 + 7 + 2 * 7 + 2 * 4);
     }
 
     #[test]

@@ -258,6 +258,9 @@ pub struct Settings {
     /// The synchronous call that is in flight from the cut on; none: the client waits for messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_call: Option<SyncCall>,
+    /// The client sends a PING this often, and nothing in between; `None`: it waits for messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ping: Option<Duration>,
     /// Sysctls of the subject's own network namespace, by name without the `net.ipv4.` prefix
     /// (`tcp_retries2`), as `sysctl.tcp_retries2 = 5`.
     pub sysctl: BTreeMap<String, i64>,
@@ -275,6 +278,11 @@ impl Settings {
     pub fn is_ready_by_message(&self) -> bool {
         self.command.as_ref().is_some_and(|command| command.ready == ReadyWhen::Message)
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_default(kind: &TaskStoreKind) -> bool {
+    *kind == TaskStoreKind::default()
 }
 
 /// The work on a message from RabbitMQ when nobody asks for another: long enough to tell the delivery from its
@@ -428,6 +436,17 @@ pub enum ReaperGeneration {
     RequeuesTwice,
 }
 
+/// Where a run writes its tasks down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStoreKind {
+    /// An embedded SQLite: a file.
+    #[default]
+    Sqlite,
+    /// A PostgreSQL of the run's own.
+    Postgres,
+}
+
 /// The fallback that cleans up by the age of a *queued* row (`rule = "queued-timeout"`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReaperSettings {
@@ -437,6 +456,49 @@ pub struct ReaperSettings {
     pub interval: Duration,
     /// What it does with a row that is too old.
     pub generation: ReaperGeneration,
+    /// Where the rows are.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub store: TaskStoreKind,
+    /// The rule of a reaper that knows which workers live; then `timeout` is the limit on PENDING rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub liveness: Option<LivenessRule>,
+    /// How many of them sweep at once.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub reapers: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_one(n: &u32) -> bool {
+    *n == 1
+}
+
+/// Where workers write their signs of life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LivenessStore {
+    /// Nowhere.
+    None,
+    /// A Redis key with a time to live.
+    Redis,
+    /// The table `worker_status` of the task store.
+    Table,
+}
+
+/// What a reaper goes by that knows which workers live (`rule = "liveness"`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LivenessRule {
+    /// Where their signs of life are.
+    pub store: LivenessStore,
+    /// How often a worker gives one.
+    pub period: Duration,
+    /// How long one lasts.
+    pub ttl: Duration,
+    /// A PROCESSING row that was not changed for this long is failed, whoever lives.
+    pub processing: Duration,
 }
 
 /// Tasks over a long time, few of which meet a half-open connection. A trial is one of those few.

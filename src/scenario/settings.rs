@@ -136,6 +136,7 @@ impl<'a> Options<'a> {
                 .and_then(|f| f.text("sync_call"))
                 .filter(|call| *call == "basic.qos")
                 .map(|_| SyncCall::BasicQos),
+            ping: fields("ping", OptionName::Ping).and_then(|f| f.setting("ping")).and_then(Setting::get),
             sysctl,
             client: self.native(),
             command: self.command().map(|table| Box::new(command::read(table))),

@@ -242,15 +242,60 @@ const fn long(min: Duration) -> Kind {
 const REAPER: &[Key] = &[
     required(
         "rule",
-        Kind::Choice(&["queued-timeout"]),
+        Kind::Choice(&["queued-timeout", "liveness"]),
         "rule = \"queued-timeout\"",
-        "What it goes by. `queued-timeout`: a row in state *queued* is too old (Airflow's scheduler).",
+        "What it goes by. `queued-timeout`: a row in state *queued* is too old (Airflow's scheduler). `liveness`: its worker \
+         gives no sign of life, or the row is too old.",
     ),
-    required(
+    optional(
         "timeout",
         any(ms(1)),
+        "none: `queued-timeout` needs it",
         "timeout = \"1200s\"",
         "An older row is failed: `task_queued_timeout`, counted from the publication of the message.",
+        &["task_queued_timeout"],
+    ),
+    optional(
+        "pending",
+        any(ms(1)),
+        "none: `liveness` needs it",
+        "pending = \"300s\"",
+        "With `liveness`: a PENDING row that was not changed for this long is failed.",
+        &[],
+    ),
+    optional(
+        "processing",
+        any(ms(1)),
+        "none: `liveness` needs it",
+        "processing = \"1200s\"",
+        "With `liveness`: a PROCESSING row that was not changed for this long is failed, whoever lives.",
+        &[],
+    ),
+    optional(
+        "liveness",
+        Kind::Choice(&["redis", "table", "none"]),
+        "`none`",
+        "liveness = \"redis\"",
+        "With `liveness`: where each worker gives its sign of life, from a thread of its own. `redis`: a key with a time to live, \
+         over a connection of its own; `table`: `worker_status` in the task store.",
+        &[],
+    ),
+    optional(
+        "period",
+        any(ms(50)),
+        "`30s`",
+        "period = \"30s\"",
+        "How often a worker gives a sign of life.",
+        &["heartbeat_interval"],
+    ),
+    optional("ttl", any(ms(50)), "`90s`", "ttl = \"90s\"", "How long a sign of life lasts.", &["time_to_live"]),
+    optional(
+        "reapers",
+        Kind::Integer { min: 1, max: 8 },
+        "1",
+        "reapers = 2",
+        "How many of them sweep at the same moments: all but one of them find each row changed.",
+        &["instances"],
     ),
     required(
         "interval",
@@ -265,6 +310,14 @@ const REAPER: &[Key] = &[
         "generation = \"airflow-2.10.4\"",
         "Up to 2.10.3 the first sweep fails the row; from 2.10.4 it is queued again twice before.",
         &["version"],
+    ),
+    optional(
+        "store",
+        Kind::Choice(&["sqlite", "postgres"]),
+        "`sqlite`",
+        "store = \"postgres\"",
+        "Where the tasks are written down: an embedded file, or a PostgreSQL of the run's own. No fault touches either.",
+        &["database"],
     ),
 ];
 

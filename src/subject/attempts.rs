@@ -7,7 +7,8 @@ use super::tasks::TaskLog;
 use crate::events::{Cause, Kind, Tuple};
 use crate::scenario::Settings;
 use crate::units::{Offset, TrialId};
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Between two attempts: from the start of one that connected, from the end of one that failed.
@@ -25,7 +26,24 @@ pub(super) struct Trial {
     pub reporter: Reporter,
     /// Where the state of each message's task is written down, where there is a reaper.
     pub tasks: Option<TaskLog>,
+    /// What is being worked on.
+    pub current: Current,
     pub stop: Arc<Stop>,
+}
+
+/// The messages that a worker has begun and not finished, for those who ask what it does.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Current(Arc<Mutex<BTreeSet<u64>>>);
+
+impl Current {
+    fn set(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first of them.
+    pub fn task(&self) -> Option<u64> {
+        self.set().first().copied()
+    }
 }
 
 /// How an attempt ended, and when.
@@ -63,10 +81,15 @@ impl Trial {
     /// Begins the work on a message; false where its task is not there to be begun (failed meanwhile, or somebody's).
     /// Without a task store there is nothing that could say no.
     pub fn begin_work(&self, attempt: u32, message: u64) -> bool {
-        let Some(tasks) = &self.tasks else { return true };
         let at = self.reporter.now();
+        let Some(tasks) = &self.tasks else {
+            self.event_at(at, Kind::Started { attempt, message });
+            self.current.set().insert(message);
+            return true;
+        };
         match tasks.begin(self.id, message, at) {
             Ok(true) => {
+                self.current.set().insert(message);
                 self.event_at(at, Kind::Started { attempt, message });
                 true
             }
@@ -78,8 +101,10 @@ impl Trial {
         }
     }
 
-    /// Writes down that the work on a message is done.
+    /// The work on a message is done: its effect is out, and the task store is told so.
     pub fn finish_work(&self, attempt: u32, message: u64) {
+        self.current.set().remove(&message);
+        self.event(Kind::Effect { message });
         let Some(tasks) = &self.tasks else { return };
         match tasks.finish(self.id, message, self.reporter.now()) {
             // At the commit: only then does the store know.

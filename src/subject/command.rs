@@ -12,7 +12,7 @@ use crate::events::{EffectiveOptions, How, Kind, Tuple};
 use crate::host::process::{Launch, Process, Stream, descriptor_of, pidfd_open};
 use crate::host::procfs;
 use crate::scenario::ReadyWhen;
-use crate::units::TrialId;
+use crate::units::{TrialId, hide_secrets};
 use nix::sys::signal::Signal;
 use socket2::SockRef;
 use std::fs::{self, File};
@@ -159,6 +159,7 @@ impl Ear {
         let at = self.trial.reporter.now();
         let password = &self.trial.target.password;
         let text = if password.is_empty() { text.to_string() } else { text.replace(password.as_str(), "********") };
+        let text = hide_secrets(&text).into_owned();
         {
             let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
             // A full disk must not end the measurement.

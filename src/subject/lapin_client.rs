@@ -157,16 +157,19 @@ fn handle(trial: &Arc<Trial>, attempt: u32, at: Offset, delivery: Delivery) {
         if delivery.acker.ack(BasicAckOptions::default()).await.is_ok_and(|sent| sent) {
             trial.event(Kind::Acked { attempt, message });
         }
-        if !late && trial.tasks.is_some() {
+        if !late {
             work(&trial, attempt, message).await;
         }
     });
 }
 
-/// The work, written down in the task store where there is one: off the runtime's threads, since a store can be busy.
+/// The work, written down in the task store where there is one: then off the runtime's threads, since a store can be
+/// busy.
 async fn work(trial: &Arc<Trial>, attempt: u32, message: u64) {
     if trial.tasks.is_none() {
+        trial.begin_work(attempt, message);
         tokio::time::sleep(trial.settings.work()).await;
+        trial.finish_work(attempt, message);
         return;
     }
     let own = trial.clone();

@@ -48,9 +48,7 @@ impl Role for Producer {
             }
             Command::Reap { .. } => Err(io::Error::other("a producer does not reap")),
             Command::Open { trial, .. } => Err(io::Error::other(format!("a producer opens no client (trial {trial})"))),
-            Command::Relay { trial, .. } | Command::Inspect { trial, .. } => {
-                Err(io::Error::other(format!("a producer is neither proxy nor client (trial {trial})")))
-            }
+            Command::Inspect { trial, .. } => Err(io::Error::other(format!("a producer is no client (trial {trial})"))),
             Command::Fill { trial } => Err(io::Error::other(format!("a producer fills no window (trial {trial})"))),
             Command::Call { trial } => Err(io::Error::other(format!("a producer makes no call (trial {trial})"))),
             Command::Quit => Ok(()),

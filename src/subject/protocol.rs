@@ -6,7 +6,7 @@
 
 use crate::clients::{Message, Program};
 use crate::events::{Event, Tuple};
-use crate::scenario::{BrokerKind, ReaperSettings, Settings};
+use crate::scenario::{BrokerKind, LivenessRule, ReaperSettings, Settings};
 use crate::units::{Offset, TrialId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -47,6 +47,15 @@ pub struct Task {
     pub first_due: Option<Offset>,
 }
 
+/// How a worker gives signs of life.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beats {
+    /// How often, for how long, and to whom.
+    pub rule: LivenessRule,
+    /// The Redis, as this client reaches it; unused where the signs are in the task store.
+    pub target: Target,
+}
+
 /// Engine to child.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
@@ -65,6 +74,9 @@ pub enum Command {
         /// The program to start, for a subject that is one of somebody else's.
         #[serde(default)]
         program: Option<Box<Program>>,
+        /// How its worker gives signs of life, where a reaper goes by them.
+        #[serde(default)]
+        beats: Option<Box<Beats>>,
     },
     /// Subject: say which options the kernel has for a connection of this trial's program.
     Inspect {
@@ -74,17 +86,6 @@ pub enum Command {
         attempt: u32,
         /// The connection.
         tuple: Tuple,
-    },
-    /// Proxy: stand between this trial's client and the broker.
-    Relay {
-        /// The trial.
-        trial: TrialId,
-        /// Where the client finds the broker.
-        listen: SocketAddrV4,
-        /// Where it is.
-        upstream: SocketAddrV4,
-        /// The trial's queue: who subscribes to it is the consumer.
-        queue: String,
     },
     /// Subject: a bare TCP writer whose peer does not read may begin to fill the peer's window.
     Fill {
@@ -123,6 +124,9 @@ pub enum Command {
         settings: ReaperSettings,
         /// From now to the first sweep.
         first: Duration,
+        /// Where the workers' keys are, where they are in Redis: a URL with the run's password.
+        #[serde(default)]
+        redis: Option<String>,
     },
     /// Any: end this trial's connection without a further report and without reconnecting.
     Close {
@@ -155,7 +159,7 @@ pub enum Report {
 mod tests {
     use super::*;
     use crate::events::{Kind, Source, Tuple};
-    use crate::scenario::{Keepalive, ReaperGeneration, SubjectKind};
+    use crate::scenario::{Keepalive, LivenessStore, ReaperGeneration, SubjectKind, TaskStoreKind};
     use crate::units::{Offset, Setting};
 
     fn again<T: Serialize + for<'de> Deserialize<'de>>(value: &T) -> T {
@@ -181,6 +185,7 @@ mod tests {
             ack: None,
             frame_max: None,
             peer_reads: false,
+            ping: None,
             link: None,
             heartbeat_thread: None,
             sync_call: None,
@@ -196,6 +201,15 @@ mod tests {
                 settings: Box::new(settings),
                 load_interval,
                 program: None,
+                beats: Some(Box::new(Beats {
+                    rule: LivenessRule {
+                        store: LivenessStore::Redis,
+                        period: Duration::from_secs(30),
+                        ttl: Duration::from_secs(90),
+                        processing: Duration::from_secs(1200),
+                    },
+                    target: target.clone(),
+                })),
             },
             Command::Publish {
                 trial: 2,
@@ -204,7 +218,6 @@ mod tests {
                 interval: Duration::from_secs(1),
                 task: Some(Task { message: Message::Celery("t".into()), declare: true, first_due: Some(Offset(7)) }),
             },
-            Command::Relay { trial: 5, listen: server, upstream: server, queue: "q".into() },
             Command::Inspect { trial: 5, attempt: 2, tuple: Tuple { local: server, peer: server } },
             Command::Fill { trial: 4 },
             Command::Republish { trial: 5, message: 6 },
@@ -213,8 +226,12 @@ mod tests {
                     timeout: Duration::from_secs(1200),
                     interval: Duration::from_millis(1500),
                     generation: ReaperGeneration::RequeuesTwice,
+                    store: TaskStoreKind::Postgres,
+                    liveness: None,
+                    reapers: 2,
                 },
                 first: Duration::from_micros(1),
+                redis: None,
             },
             Command::Call { trial: 5 },
             Command::Close { trial: 3 },

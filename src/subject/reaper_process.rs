@@ -5,25 +5,28 @@ use super::protocol::Command;
 use super::report::Reporter;
 use super::tasks::STORE;
 use crate::events::{Kind, Source};
-use crate::reaper::{Sweeper, Swept, TaskStore};
+use crate::reaper::{Place, Sweeper, Swept, TaskStore, TaskStoreError, Watch};
 use crate::scenario::ReaperSettings;
+use crate::units::Offset;
 use std::io;
-use std::path::Path;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 pub(super) fn main(args: &[String]) -> i32 {
     child::run(args, Source::Reaper, &[], |reporter| {
-        let path = flag(args, STORE).ok_or_else(|| io::Error::other("--store PATH is needed: the task store"))?;
-        let store = TaskStore::open(Path::new(path)).map_err(io::Error::other)?;
-        Ok(Reaper { reporter: reporter.clone(), store: Some(store), running: None })
+        let path = flag(args, STORE).ok_or_else(|| io::Error::other("--store PLACE is needed: the task store"))?;
+        let place: Place = path.parse().map_err(io::Error::other)?;
+        Ok(Reaper { reporter: reporter.clone(), place, running: None })
     })
 }
 
+/// Sweeps until it is told to end.
+type Sweeps = Box<dyn FnOnce(&Receiver<()>) -> Result<(), TaskStoreError> + Send>;
+
 struct Reaper {
     reporter: Reporter,
-    store: Option<TaskStore>,
+    place: Place,
     /// Dropped, the sender ends the sweeps.
     running: Option<(Sender<()>, JoinHandle<()>)>,
 }
@@ -31,8 +34,8 @@ struct Reaper {
 impl Role for Reaper {
     fn command(&mut self, command: Command) {
         match command {
-            Command::Reap { settings, first } => {
-                if let Err(error) = self.reap(settings, first) {
+            Command::Reap { settings, first, redis } => {
+                if let Err(error) = self.reap(settings, first, redis) {
                     self.reporter.note(format!("reaper: {error}"));
                 }
             }
@@ -43,8 +46,7 @@ impl Role for Reaper {
             | Command::Republish { trial, .. }
             | Command::Fill { trial }
             | Command::Call { trial }
-            | Command::Inspect { trial, .. }
-            | Command::Relay { trial, .. } => {
+            | Command::Inspect { trial, .. } => {
                 self.reporter.note(format!("the reaper knows tasks only, no connection of trial {trial}"));
             }
         }
@@ -52,21 +54,36 @@ impl Role for Reaper {
 }
 
 impl Reaper {
-    fn reap(&mut self, settings: ReaperSettings, first: Duration) -> io::Result<()> {
-        let store = self.store.take().ok_or_else(|| io::Error::other("it reaps already"))?;
+    fn reap(&mut self, settings: ReaperSettings, first: Duration, redis: Option<String>) -> io::Result<()> {
+        if self.running.is_some() {
+            return Err(io::Error::other("it reaps already"));
+        }
         let (end, until) = channel();
         let reporter = self.reporter.clone();
-        let sweeper = Sweeper::new(store, reporter.clock(), settings);
         let first = reporter.now() + first;
-        let tell = reporter.clone();
+        let (tell, note) = (reporter.clone(), reporter.clone());
+        let (place, clock) = (&self.place, reporter.clock());
+        let told = move |at: Offset, swept: Swept| match swept {
+            Swept::Failed { id, rule } => {
+                tell.event(at, id.trial, Kind::Reaped { message: id.message, rule: rule.to_string() });
+            }
+            Swept::Requeued { id } => tell.event(at, id.trial, Kind::Requeued { message: id.message }),
+        };
+        let sweep: Sweeps = match settings.liveness.clone() {
+            Some(rule) => {
+                let watch = Watch::open(place, clock, settings, rule, redis).map_err(io::Error::other)?;
+                Box::new(move |until: &Receiver<()>| {
+                    watch.run(first, until, told, |doubt| note.note(format!("reaper: {doubt}")))
+                })
+            }
+            None => {
+                let store = TaskStore::open(place).map_err(io::Error::other)?;
+                let sweeper = Sweeper::new(store, clock, settings);
+                Box::new(move |until: &Receiver<()>| sweeper.run(first, until, told))
+            }
+        };
         let sweeps = thread::Builder::new().name("sweeps".into()).spawn(move || {
-            let swept = sweeper.run(first, &until, |at, swept| match swept {
-                Swept::Failed { id, rule } => {
-                    tell.event(at, id.trial, Kind::Reaped { message: id.message, rule: rule.to_string() });
-                }
-                Swept::Requeued { id } => tell.event(at, id.trial, Kind::Requeued { message: id.message }),
-            });
-            if let Err(error) = swept {
+            if let Err(error) = sweep(&until) {
                 reporter.note(format!("the reaper stopped: {error}"));
             }
         })?;

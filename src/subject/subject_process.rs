@@ -1,13 +1,13 @@
 //! The subject process: one thread or task a trial.
 
-use super::attempts::Trial;
+use super::attempts::{Current, Trial};
 use super::child::{self, Role};
 use super::command::Running;
 use super::protocol::Command;
 use super::report::Reporter;
 use super::stop::{Gate, Stop};
 use super::tasks::TaskLog;
-use super::{amqp_blocking, lapin_client, redis_client, tcp_reader, tcp_writer};
+use super::{amqp_blocking, lapin_client, liveness, redis_client, tcp_reader, tcp_writer};
 use crate::clients::Program;
 use crate::events::{Kind, Source};
 use crate::scenario::SubjectKind;
@@ -59,7 +59,7 @@ struct Subjects {
 impl Role for Subjects {
     fn command(&mut self, command: Command) {
         match command {
-            Command::Open { trial, target, settings, load_interval, program } => {
+            Command::Open { trial, target, settings, load_interval, program, beats } => {
                 let stop = Arc::new(Stop::default());
                 let old = self.open.insert(trial, stop.clone());
                 if let Some(old) = old {
@@ -67,8 +67,11 @@ impl Role for Subjects {
                     old.stop();
                 }
                 let (reporter, tasks) = (self.reporter.clone(), self.tasks.clone());
-                let trial = Trial { id: trial, target, settings: *settings, load_interval, reporter, tasks, stop };
-                if let Err(error) = self.start(trial.clone(), program) {
+                let settings = *settings;
+                let current = Current::default();
+                let trial = Trial { id: trial, target, settings, load_interval, reporter, tasks, current, stop };
+                let alive = beats.map_or(Ok(()), |beats| liveness::start(Arc::new(trial.clone()), *beats));
+                if let Err(error) = alive.and_then(|()| self.start(trial.clone(), program)) {
                     self.reporter.note(format!("cannot start the client of trial {}: {error}", trial.id));
                     trial.event(Kind::SubjectExited { status: error.to_string() });
                 }
@@ -95,9 +98,6 @@ impl Role for Subjects {
                 if let Some(effective) = self.programs.get(&trial).and_then(|program| program.options(tuple)) {
                     self.reporter.event(self.reporter.now(), trial, Kind::Options { attempt, effective });
                 }
-            }
-            Command::Relay { trial, .. } => {
-                self.reporter.note(format!("a subject is no proxy; trial {trial} ignored"));
             }
             Command::Publish { trial, .. } | Command::Republish { trial, .. } => {
                 self.reporter.note(format!("a subject does not publish; trial {trial} ignored"));

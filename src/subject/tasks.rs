@@ -1,13 +1,12 @@
 //! The task store as consumers and the producer see it: one connection a process, shared by its trials.
 //!
-//! It is a file in the run's private tmpfs, so no fault can touch it: what a worker writes about its tasks travels beside
+//! It is a file in the run's private tmpfs, or behind a socket there, so no fault can touch it: what a worker writes about its tasks travels beside
 //! the connection under test, as it does where workers write to a metadata database.
 
 use super::child::flag;
-use crate::reaper::{TaskId, TaskStore, TaskStoreError};
+use crate::reaper::{Place, TaskId, TaskStore, TaskStoreError, worker_name};
 use crate::units::{Offset, TrialId};
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The flag of a child that names its store.
@@ -18,13 +17,14 @@ pub(super) const STORE: &str = "--store";
 pub(super) struct TaskLog(Arc<Mutex<TaskStore>>);
 
 impl TaskLog {
-    /// The store that `--store PATH` names; `None` without it.
+    /// The store that `--store PLACE` names; `None` without it.
     ///
     /// # Errors
-    /// When there is no store at that path.
+    /// When there is no store there.
     pub fn of_args(args: &[String]) -> io::Result<Option<Self>> {
         let Some(path) = flag(args, STORE) else { return Ok(None) };
-        let store = TaskStore::open(Path::new(path)).map_err(io::Error::other)?;
+        let place: Place = path.parse().map_err(io::Error::other)?;
+        let store = TaskStore::open(&place).map_err(io::Error::other)?;
         Ok(Some(Self(Arc::new(Mutex::new(store)))))
     }
 
@@ -45,7 +45,16 @@ impl TaskLog {
     /// # Errors
     /// The store's.
     pub fn begin(&self, trial: TrialId, message: u64, at: Offset) -> Result<bool, TaskStoreError> {
-        self.store().begin(TaskId { trial, message }, &worker(trial), at)
+        self.store().begin(TaskId { trial, message }, &worker_name(trial), at)
+    }
+
+    /// The trial's worker lives, and works on this message. Blocks as above.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn beat(&self, trial: TrialId, message: Option<u64>, at: Offset) -> Result<(), TaskStoreError> {
+        let task = message.map(|message| TaskId { trial, message });
+        self.store().beat(&worker_name(trial), task, at)
     }
 
     /// The trial's worker is done; whether the task was its own. Blocks as above.
@@ -53,11 +62,6 @@ impl TaskLog {
     /// # Errors
     /// The store's.
     pub fn finish(&self, trial: TrialId, message: u64, at: Offset) -> Result<bool, TaskStoreError> {
-        self.store().finish(TaskId { trial, message }, &worker(trial), at)
+        self.store().finish(TaskId { trial, message }, &worker_name(trial), at)
     }
-}
-
-/// Each trial is a worker of its own.
-fn worker(trial: TrialId) -> String {
-    format!("worker-{trial}")
 }

@@ -4,6 +4,7 @@ use super::timeline::Timeline;
 use super::trial::{Case, span};
 use super::{MessageRow, TrialRow};
 use crate::events::{Event, Kind};
+use crate::ledger::{Account, AnomalyKind, MessageId};
 use crate::scenario::SubjectKind;
 use crate::units::Offset;
 use std::collections::BTreeMap;
@@ -17,6 +18,10 @@ struct Consumed {
     delivered: Option<(Offset, u32)>,
     acked: Option<(Offset, u32)>,
     finished: Option<(Offset, u32)>,
+    /// Effects by the consumer's own word.
+    effects: u64,
+    /// Ends of the work by the task store's word.
+    recorded: u64,
     /// The connection of a bare writer.
     sent: u32,
 }
@@ -47,13 +52,16 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
             Kind::Started { .. } => _ = row.started_s.get_or_insert(at),
             Kind::Finished { attempt, .. } => {
                 by.finished.get_or_insert((at, *attempt));
-                row.effects = Some(row.effects.unwrap_or_default() + 1);
+                by.recorded += 1;
             }
             Kind::Requeued { .. } => row.requeued_n += 1,
             Kind::Reaped { rule, .. } if row.reaped_s.is_none() => {
                 (row.reaped_s, row.reaped_by) = (Some(at), rule.clone());
             }
+            Kind::Effect { .. } if !case.arm.settings.subject.is_command() => by.effects += 1,
+            // The work of a program that is watched from outside is the only proof that its message had arrived.
             Kind::Effect { .. } => {
+                by.effects += 1;
                 by.delivered.get_or_insert((at, consuming_at(t, at)));
                 row.delivered_n += 1;
             }
@@ -70,9 +78,11 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
     let finish = |(mut row, by): (MessageRow, Consumed)| {
         let at = |seen: Option<(Offset, u32)>| seen.map(|(at, _)| at);
         (row.delivered_s, row.acked_s, row.finished_s) = (at(by.delivered), at(by.acked), at(by.finished));
-        // Where there is a task store it knows of every beginning, and of no effect without one.
-        let known = row.started_s.is_some() || row.reaped_s.is_some();
-        row.effects = row.effects.or(known.then_some(0));
+        // Older recordings know of effects only from the task store. A task that was begun or failed has a number of them;
+        // of any other message nothing is known.
+        let effects = if by.effects > 0 { by.effects } else { by.recorded };
+        let known = row.started_s.is_some() || row.reaped_s.is_some() || effects > 0;
+        row.effects = known.then_some(effects);
         let consumed = by.finished.or(if acknowledges { by.acked } else { by.delivered });
         row.resolved_s = [at(consumed), row.reaped_s].into_iter().flatten().min();
         let own = consumed.filter(|(at, _)| row.reaped_s.is_none_or(|reaped| *at < reaped));
@@ -87,6 +97,29 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
 fn consuming_at(t: &Timeline, at: Offset) -> u32 {
     let ready = t.attempts.iter().filter_map(|(n, attempt)| Some((attempt.ready.filter(|ready| *ready <= at)?, *n)));
     ready.max().map_or(0, |(_, attempt)| attempt)
+}
+
+/// Enters fate and anomalies into the rows.
+pub(super) fn enter(account: &Account, rows: &mut [MessageRow]) {
+    for row in rows {
+        let id = MessageId { trial: row.trial, message: row.id };
+        row.fate = account.fates.get(&id).map(|fate| fate.name().to_string()).unwrap_or_default();
+        let kinds: Vec<&str> = account.anomalies.iter().filter(|a| a.id == id).map(|a| a.kind.name()).collect();
+        row.anomalies = kinds.join("|");
+    }
+}
+
+/// Enters the number of messages with each anomaly into the trial's row.
+pub(super) fn tally(account: &Account, row: &mut TrialRow) {
+    let n = |kind| Some(account.of(kind).count() as u64);
+    row.lost_n = n(AnomalyKind::Lost);
+    row.duplicated_n = n(AnomalyKind::DuplicatedDelivery);
+    row.duplicated_effects_n = n(AnomalyKind::DuplicatedEffect);
+    row.falsely_killed_n = n(AnomalyKind::FalselyKilled);
+    row.zombies_n = n(AnomalyKind::Zombie);
+    row.out_of_order_n = n(AnomalyKind::OutOfOrder);
+    row.reaped_twice_n = n(AnomalyKind::ReapedTwice);
+    row.contradictions_n = n(AnomalyKind::Contradiction);
 }
 
 fn message_of(kind: &Kind) -> Option<u64> {

@@ -17,6 +17,7 @@ mod middlebox;
 mod outcome;
 mod rows;
 pub mod sample;
+mod terms;
 mod timeline;
 mod trial;
 pub mod watcher;
@@ -25,6 +26,7 @@ pub use outcome::{Outcome, VoidReason};
 pub use rows::{Cell, ConnectionRow, MessageRow, Span, TrialRow};
 
 use crate::events::Event;
+use crate::ledger::{self, Account};
 use crate::plan::Plan;
 use timeline::Timeline;
 
@@ -37,6 +39,8 @@ pub struct Judged {
     pub connections: Vec<ConnectionRow>,
     /// One row a numbered message, by trial and message.
     pub messages: Vec<MessageRow>,
+    /// What the ledger of all trials comes to.
+    pub account: Account,
 }
 
 impl Judged {
@@ -62,10 +66,20 @@ pub fn judge(plan: &Plan, events: &[Event]) -> Judged {
         };
         let case = trial::Case { scenario: &plan.scenario, trial, arm, fault };
         let timeline = Timeline::new(&own);
-        let messages = messages::ledger(&case, &own, &timeline);
-        judged.trials.push(trial::judge_trial(&case, &timeline, &messages));
+        let mut messages = messages::ledger(&case, &own, &timeline);
+        let mut row = trial::judge_trial(&case, &timeline, &messages);
+        let record = ledger::Record::new(own.iter().copied());
+        let account = ledger::check(trial.id, &record, &terms::terms(&case));
+        messages::enter(&account, &mut messages);
+        if !messages.is_empty() || plan.scenario.load_of(arm).is_some() {
+            messages::tally(&account, &mut row);
+        }
+        judged.trials.push(row);
+        judged.account.fates.extend(account.fates);
+        judged.account.anomalies.extend(account.anomalies);
         judged.connections.extend(connections::rows(&case, &timeline));
         judged.messages.extend(messages);
     }
+    judged.account.anomalies.sort();
     judged
 }

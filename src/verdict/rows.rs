@@ -198,6 +198,22 @@ row! {
         messages_overtaken: Option<u64>,
         /// Those of them that were not resolved by the end of the watch: lost, or still with a dead connection.
         messages_missing: Option<u64>,
+        /// Messages that nobody has any more and whose work was never done; empty without messages.
+        lost_n: Option<u64>,
+        /// Messages that reached consumers more than once.
+        duplicated_n: Option<u64>,
+        /// Messages whose work was done more than once.
+        duplicated_effects_n: Option<u64>,
+        /// Messages that a reaper failed while a worker was at them that went on to finish.
+        falsely_killed_n: Option<u64>,
+        /// Messages whose work was done and of which somebody who should know was not told.
+        zombies_n: Option<u64>,
+        /// Messages that came after one that was published later, where order is promised.
+        out_of_order_n: Option<u64>,
+        /// Messages that reapers failed more than once.
+        reaped_twice_n: Option<u64>,
+        /// Messages whose record contradicts itself.
+        contradictions_n: Option<u64>,
     }
 }
 
@@ -274,6 +290,10 @@ row! {
         requeued_n: u64,
         /// The connection over which it was resolved; empty where it was not, or by a reaper.
         resolved_conn_id: String,
+        /// What became of it: `done`, `failed`, `lost`, `waiting` or `unconfirmed`.
+        fate: String,
+        /// What went wrong with it, with `|` between.
+        anomalies: String,
     }
 }
 

@@ -4,7 +4,7 @@ use super::timeline::{Applied, Attempt, Timeline};
 use super::watcher;
 use super::{MessageRow, Outcome, Span, TrialRow, VoidReason, certificate, messages};
 use crate::plan::{Trial, Window};
-use crate::scenario::{Arm, Fault, Scenario};
+use crate::scenario::{Act, Arm, Fault, Scenario};
 use crate::units::Offset;
 
 /// What was planned for the trial.
@@ -35,22 +35,26 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
         Err(reason) => (Outcome::Void, Some(reason)),
     };
     let counters = certificate.map(|(c, _)| c);
-    // A control has no rule, so nothing is dated from it.
-    let cut = t.applied.filter(|_| !case.fault.is_control());
+    // A control has no rule, so nothing is dated from it. Whoever kills a broker sees it gone later than its clients do: there
+    // the signal is the cut.
+    let killed = case.fault.act.is_some_and(Act::ends_processes);
+    let in_force_after = t.applied.map(|a| a.after).filter(|_| !case.fault.is_control());
+    let dated = |a: Applied| if killed { Applied { after: a.before, ..a } } else { a };
+    let cut = t.applied.filter(|_| !case.fault.is_control()).map(dated);
     let mut row = TrialRow {
         trial: case.trial.id,
         arm: case.arm.name.clone(),
         subject: case.arm.settings.subject.name().to_string(),
         broker: case.arm.settings.subject.broker().name().to_string(),
         fault: case.fault.name().to_string(),
-        scope: case.fault.scope.name().to_string(),
+        scope: case.fault.reach().to_string(),
         conn_id: format!("{}.0", case.trial.id),
         local: first.connected.map(|(_, tuple)| tuple.local),
         peer: first.connected.map(|(_, tuple)| tuple.peer),
         phase_s: Offset::ZERO + case.trial.phase,
         fault_before_s: cut.map(|a| a.before),
         fault_applied_s: cut.map(|a| a.after),
-        fault_after_s: cut.map(|a| a.after),
+        fault_after_s: in_force_after,
         age_at_fault_s: cut.and_then(|a| a.age_s),
         first_drop_s: t.first_drop.map(|(at, _)| at),
         first_drop_not_before_s: t.first_drop.and_then(|(_, not_before)| not_before),

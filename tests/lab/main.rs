@@ -7,22 +7,30 @@
 
 mod blocking;
 mod certificate;
+mod changed;
 mod clients;
 mod common;
 mod docker;
 mod fault;
 mod inspect;
+mod inspect_finds;
+mod inspect_harmless;
 mod inspect_now;
+mod inspect_then_cut;
 mod jobs;
 mod kill;
 mod lab;
 mod links;
 mod middlebox;
 mod observe;
+mod peers;
 #[path = "../support/place.rs"]
 mod place;
+mod proxies;
+mod reap;
 mod reaper;
 mod rootless;
 mod supervisor;
 mod support;
 mod vm;
+mod written;

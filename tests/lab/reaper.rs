@@ -94,6 +94,47 @@ fn the_ledger_is_the_stores(messages: &[Row]) {
     assert!(reaped >= 100, "{reaped} tasks were reaped");
 }
 
+/// The ledger's columns of a run, summed over its trials.
+fn sum(rows: &[Row], column: &str) -> f64 {
+    rows.iter().filter_map(|row| number(row, column)).sum()
+}
+
+#[test]
+fn a_key_takes_a_living_worker_for_dead_and_a_row_beside_the_tasks_does_not() {
+    require_root();
+    let dir = tempfile::tempdir().unwrap();
+    let trials = ["--trials", "4"];
+    for (name, killed) in [("reaper-redis-ttl", 4.0), ("reaper-postgres", 0.0)] {
+        let out = dir.path().join(name);
+        let (code, text) = run(&format!("scenarios/{name}.toml"), &out, &trials);
+        assert_eq!(code, Some(0), "{name}: {text}");
+        let rows = csv(&out.join("trials.csv"));
+        assert_eq!(
+            (rows.len(), sum(&rows, "falsely_killed_n"), sum(&rows, "zombies_n")),
+            (4, killed, killed),
+            "{name}: {text}"
+        );
+        for message in csv(&out.join("messages.csv")).iter().filter(|m| !m["reaped_s"].is_empty()) {
+            assert_eq!(
+                (message["reaped_by"].as_str(), message["effects"].as_str()),
+                ("liveness_ttl", "1"),
+                "{message:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn two_reapers_on_a_real_database_fail_each_task_once() {
+    require_root();
+    let dir = tempfile::tempdir().unwrap();
+    let (code, text) = run("scenarios/two-reapers.toml", &dir.path().join("out"), &["--trials", "4"]);
+    assert_eq!(code, Some(0), "{text}");
+    let messages = csv(&dir.path().join("out/messages.csv"));
+    assert!(messages.iter().filter(|m| !m["reaped_s"].is_empty()).count() >= 4, "{text}");
+    assert!(messages.iter().all(|m| m["anomalies"].is_empty()), "{text}");
+}
+
 /// Redis alone, up in a tenth of a second.
 const TWICE: &str = "# Is it queued again?
 [scenario]

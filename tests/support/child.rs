@@ -156,6 +156,7 @@ pub fn settings(subject: SubjectKind) -> Settings {
         work: None,
         frame_max: None,
         peer_reads: true,
+        ping: None,
         link: None,
         heartbeat_thread: None,
         sync_call: None,
@@ -181,5 +182,12 @@ pub fn target(server: SocketAddrV4, trial: TrialId) -> Target {
 }
 
 pub fn open(server: SocketAddrV4, trial: TrialId, settings: Settings, load_interval: Option<Duration>) -> Command {
-    Command::Open { trial, target: target(server, trial), settings: Box::new(settings), load_interval, program: None }
+    Command::Open {
+        trial,
+        target: target(server, trial),
+        settings: Box::new(settings),
+        load_interval,
+        program: None,
+        beats: None,
+    }
 }

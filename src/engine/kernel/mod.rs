@@ -4,6 +4,8 @@
 //! cut, look at sockets, follow traces and logs, and read the children's reports.
 
 mod actor;
+mod addresses;
+mod alarms;
 mod children;
 mod cutter;
 mod descriptors;

@@ -2,12 +2,22 @@
 
 use super::super::heard::{Heard, Pairs};
 use super::*;
+use crate::scenario::{LivenessStore, ReaperSettings};
+use crate::subject::protocol::Beats;
 
-/// The run's task store, with no task in it; its path.
-fn make_store(run_id: &str) -> Result<String, EngineError> {
-    let path = work_dir().join(format!("tasks-{run_id}.sqlite"));
-    TaskStore::create(&path).map_err(|e| EngineError::Harness(e.to_string()))?;
-    Ok(path.to_string_lossy().into_owned())
+/// The run's task store, with no task in it; its place.
+fn make_store(run_id: &str, lab: &Lab) -> Result<String, EngineError> {
+    let place = match &lab.database {
+        Some(database) => Place::Postgres(database.sockets.clone()),
+        None => Place::Sqlite(work_dir().join(format!("tasks-{run_id}.sqlite"))),
+    };
+    TaskStore::create(&place).map_err(|e| EngineError::Harness(e.to_string()))?;
+    Ok(place.to_string())
+}
+
+/// Whether the workers' signs of life are keys in Redis.
+fn keys(reaper: &ReaperSettings) -> bool {
+    reaper.liveness.as_ref().is_some_and(|rule| rule.store == LivenessStore::Redis)
 }
 
 /// Whether the subjects of an arm are programs of somebody else's.
@@ -53,7 +63,7 @@ impl Run<'_> {
         };
         // Made before anybody opens it.
         let store = match &scenario.reaper {
-            Some(_) => Some(make_store(&job.run_id)?),
+            Some(_) => Some(make_store(&job.run_id, &self.lab)?),
             None => None,
         };
         let store: Vec<&str> = store.iter().flat_map(|path| ["--store", path.as_str()]).collect();
@@ -62,6 +72,9 @@ impl Run<'_> {
         }
         if scenario.arms.iter().any(|a| a.settings.subject.broker() == BrokerKind::None) {
             add(&["__peer"], PEER, Seat::Server)?;
+            if lab.standby.is_some() {
+                add(&["__peer"], "peer of the other host", Seat::Standby)?;
+            }
         }
         if scenario.load_interval.is_some()
             && scenario.arms.iter().any(|a| a.settings.subject.broker() != BrokerKind::None)
@@ -69,14 +82,27 @@ impl Run<'_> {
             let role = [&["__producer"], store.as_slice()].concat();
             self.producer = Some(add(&role, "producer", Seat::Producer)?);
         }
-        if scenario.reaper.is_some() {
-            // It needs no network at all, and so there is none that could be cut.
-            self.reaper = Some(add(&[&["__reaper"], store.as_slice()].concat(), "reaper", Seat::Nowhere)?);
+        if let Some(reaper) = &scenario.reaper {
+            // It needs no network at all, and so there is none that could be cut; but for the workers' keys it reaches Redis
+            // from where nothing is ever cut.
+            let seat = if keys(reaper) { Seat::Producer } else { Seat::Nowhere };
+            for _ in 0..reaper.reapers {
+                self.reapers.push(add(&[&["__reaper"], store.as_slice()].concat(), "reaper", seat)?);
+            }
         }
         if lab.proxy.is_some() {
             for trial in &self.plan.trials {
-                add(&["__proxy"], &format!("{PROXY} {}", trial.id), Seat::Proxy)?;
+                let port = scenario.arms[trial.arm].settings.subject.broker().port();
+                let listen = SocketAddrV4::new(trial.server, port).to_string();
+                let (id, upstream) = (trial.id.to_string(), SocketAddrV4::new(ADMIN, port).to_string());
+                let queue = queue(self.plan, trial.id);
+                let role = ["__proxy", "--trial", &id, "--listen", &listen, "--upstream", &upstream, "--queue", &queue];
+                add(&role, &format!("{PROXY} {id}"), Seat::Proxy)?;
             }
+        }
+        if let Some(database) = &self.lab.database {
+            let version = database.version.clone().unwrap_or_else(|| "unknown".to_string());
+            self.facts.brokers.insert("postgres".to_string(), version);
         }
         Ok(())
     }
@@ -102,6 +128,12 @@ impl Run<'_> {
         Target { server: SocketAddrV4::new(server, kind.port()), vhost, db, queue, user, password }
     }
 
+    /// How the worker of a trial gives signs of life.
+    fn beats(&self, trial: TrialId, server: std::net::Ipv4Addr) -> Option<Box<Beats>> {
+        let rule = self.plan.scenario.reaper.as_ref()?.liveness.clone()?;
+        Some(Box::new(Beats { rule, target: self.target(trial, server, BrokerKind::Redis) }))
+    }
+
     /// The program of a trial whose subject is one of somebody else's.
     pub(super) fn program(&self, trial: TrialId, settings: &Settings, target: &Target) -> Option<Program> {
         let adapter = clients::adapter(settings)?;
@@ -123,31 +155,16 @@ impl Run<'_> {
         Some(adapter.program(settings, &place))
     }
 
-    /// The proxies listen before the first client looks for them.
-    pub(super) fn open_proxies(&mut self) {
-        for (index, trial) in
-            self.proxy_pids().into_iter().map(|(trial, _)| trial).collect::<Vec<_>>().into_iter().enumerate()
-        {
-            let Some(planned) = self.plan.trial(trial) else { continue };
-            let kind = self.plan.scenario.arms[planned.arm].settings.subject.broker();
-            let first = self.children.len() - self.plan.trials.len();
-            let (listen, upstream) =
-                (SocketAddrV4::new(planned.server, kind.port()), SocketAddrV4::new(ADMIN, kind.port()));
-            self.children[first + index].send(&Command::Relay {
-                trial,
-                listen,
-                upstream,
-                queue: queue(self.plan, trial),
-            });
-        }
-    }
-
     pub(super) fn open_all(&mut self) {
-        self.open_proxies();
         let plan = self.plan;
-        if let (Some(reaper), Some(settings)) = (self.reaper, &plan.scenario.reaper) {
+        if let Some(settings) = &plan.scenario.reaper {
             let first = plan::first_sweep(plan.scenario.seed, settings.interval);
-            self.children[reaper].send(&Command::Reap { settings: settings.clone(), first });
+            let url = |b: &Broker| format!("redis://{}:{}@{}", b.user, b.password, b.admin());
+            let redis = self.lab.broker(BrokerKind::Redis).filter(|_| keys(settings)).map(url);
+            for reaper in &self.reapers {
+                let reap = Command::Reap { settings: settings.clone(), first, redis: redis.clone() };
+                self.children[*reaper].send(&reap);
+            }
         }
         for trial in &plan.trials {
             let settings = Box::new(plan.scenario.arms[trial.arm].settings.clone());
@@ -158,7 +175,8 @@ impl Run<'_> {
                 self.facts.clients.extend(adapter.locked_versions());
             }
             let program = program.map(Box::new);
-            let open = Command::Open { trial: trial.id, target, settings, load_interval, program };
+            let beats = self.beats(trial.id, trial.server);
+            let open = Command::Open { trial: trial.id, target, settings, load_interval, program, beats };
             self.children[trial.arm].send(&open);
             if plan.scenario.load_of(&plan.scenario.arms[trial.arm]).is_some()
                 && plan.scenario.arms[trial.arm].settings.is_ready_by_message()

@@ -66,17 +66,22 @@ pub fn events(course: &Course<'_>) -> Vec<(Offset, Kind)> {
         if let Some(at) = message.received {
             say(at, Kind::PeerReceived { message: id });
         }
-        if course.plan.scenario.reaper.is_some() {
-            // What was failed before it arrives is not worked on.
-            let first = message.deliveries.iter().min_by_key(|(at, ..)| *at);
-            if let Some(&(at, attempt, _)) = first.filter(|(at, ..)| message.reaped.is_none_or(|reaped| *at < reaped)) {
-                let late = course.arm.settings.ack != Some(Ack::Early);
-                let work = if kind.broker() == BrokerKind::Rabbitmq && late {
-                    course.arm.settings.work()
-                } else {
-                    Duration::ZERO
-                };
-                say(at, Kind::Started { attempt, message: id });
+        let stored = course.plan.scenario.reaper.is_some();
+        let seen = kind.broker() != BrokerKind::None && !kind.is_command();
+        // What was failed before it arrives is not worked on, and a task store lets only one consumer begin.
+        let mut arrivals = message.deliveries.clone();
+        arrivals.retain(|(at, ..)| message.reaped.is_none_or(|reaped| *at < reaped));
+        arrivals.sort_unstable();
+        arrivals.truncate(if stored { 1 } else { arrivals.len() });
+        for (at, attempt, _) in arrivals.into_iter().filter(|_| stored || seen) {
+            let late = course.arm.settings.ack != Some(Ack::Early);
+            let work =
+                if kind.broker() == BrokerKind::Rabbitmq && late { course.arm.settings.work() } else { Duration::ZERO };
+            say(at, Kind::Started { attempt, message: id });
+            if seen {
+                say(at + work, Kind::Effect { message: id });
+            }
+            if stored {
                 say(at + work, Kind::Finished { attempt, message: id });
             }
         }

@@ -114,6 +114,8 @@ impl Start<'_> {
             unlike_stock: wants.unlike_stock,
             log,
             process,
+            launch: None,
+            control: None,
             helpers: Vec::new(),
             dir,
             password,

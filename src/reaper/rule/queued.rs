@@ -1,10 +1,10 @@
-//! What a sweep does with the rows that it sees. Pure: rows and the time in, actions out.
+//! Airflow's rule for rows that were *queued* for too long.
 //!
 //! The rule is Airflow's `_fail_tasks_stuck_in_queued` (up to 2.10.3) and `_handle_tasks_stuck_in_queued` (from 2.10.4)
 //! in `scheduler_job_runner.py`: only rows in state *queued*, only those with `queued_dttm < now − timeout` (so the limit
 //! itself does not count), and from 2.10.4 a row goes back to the queue twice before it is failed.
 
-use super::{Status, Task, TaskId};
+use super::super::{Status, Task, TaskId};
 use crate::scenario::{ReaperGeneration, ReaperSettings};
 use crate::units::Offset;
 
@@ -37,7 +37,7 @@ pub fn cutoff(settings: &ReaperSettings, now: Offset) -> Offset {
 #[must_use]
 pub fn decide(rows: &[Task], now: Offset, settings: &ReaperSettings) -> Vec<Action> {
     let cutoff = cutoff(settings, now);
-    let old = rows.iter().filter(|row| row.status == Status::Queued && row.queued_at < cutoff);
+    let old = rows.iter().filter(|row| row.status == Status::Pending && row.queued_at < cutoff);
     let action = |row: &Task| match settings.generation {
         ReaperGeneration::RequeuesTwice if row.attempts <= QUEUED_AGAIN => Action::Requeue(row.id),
         ReaperGeneration::RequeuesTwice | ReaperGeneration::FailsAtOnce => Action::Fail(row.id),
@@ -48,11 +48,19 @@ pub fn decide(rows: &[Task], now: Offset, settings: &ReaperSettings) -> Vec<Acti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::TaskStoreKind;
     use proptest::prelude::*;
     use std::time::Duration;
 
     fn settings(generation: ReaperGeneration) -> ReaperSettings {
-        ReaperSettings { timeout: Duration::from_secs(10), interval: Duration::from_secs(2), generation }
+        ReaperSettings {
+            timeout: Duration::from_secs(10),
+            interval: Duration::from_secs(2),
+            generation,
+            store: TaskStoreKind::Sqlite,
+            liveness: None,
+            reapers: 1,
+        }
     }
 
     fn row(message: u64, status: Status, queued_s: f64, attempts: u32) -> Task {
@@ -64,12 +72,12 @@ mod tests {
     #[test]
     fn only_what_is_queued_and_older_than_the_limit() {
         let rows = [
-            row(0, Status::Queued, 4.9, 1),
-            row(1, Status::Queued, 5.0, 1),
-            row(2, Status::Running, 0.0, 1),
+            row(0, Status::Pending, 4.9, 1),
+            row(1, Status::Pending, 5.0, 1),
+            row(2, Status::Processing, 0.0, 1),
             row(3, Status::Done, 0.0, 1),
             row(4, Status::Failed, 0.0, 1),
-            row(5, Status::Queued, 14.0, 1),
+            row(5, Status::Pending, 14.0, 1),
         ];
         let of = |now| decide(&rows, Offset::from_secs(now), &settings(ReaperGeneration::FailsAtOnce));
         let id = |message| TaskId { trial: 1, message };
@@ -81,7 +89,7 @@ mod tests {
     #[test]
     fn later_airflows_queue_it_again_twice() {
         let of = |attempts| {
-            let rows = [row(0, Status::Queued, 0.0, attempts)];
+            let rows = [row(0, Status::Pending, 0.0, attempts)];
             decide(&rows, Offset::from_secs(60.0), &settings(ReaperGeneration::RequeuesTwice))
         };
         let id = TaskId { trial: 1, message: 0 };
@@ -107,7 +115,7 @@ mod tests {
         #[test]
         fn the_cutoff_selects_exactly_the_rows_that_are_acted_on(rows in rows(), now in 0f64..60.0) {
             let (settings, now) = (settings(ReaperGeneration::RequeuesTwice), Offset::from_secs(now));
-            let selected = rows.iter().filter(|r| r.status == Status::Queued && r.queued_at < cutoff(&settings, now));
+            let selected = rows.iter().filter(|r| r.status == Status::Pending && r.queued_at < cutoff(&settings, now));
             prop_assert_eq!(selected.count(), decide(&rows, now, &settings).len());
         }
     }

@@ -1,0 +1,139 @@
+//! A PostgreSQL of the run's own, for the task store: reached by its socket file, on no network at all.
+//!
+//! PostgreSQL refuses to run as root. Where there are other users it becomes *nobody* (`setpriv`); in a user namespace that
+//! has root alone it gets one of its own inside, in which the same user has another number (`unshare`).
+
+use super::broker::Patience;
+use super::{LabError, LabSpec};
+use crate::host::process::{Launch, Process, Stream};
+use crate::host::programs::Program;
+use crate::host::userns::mapped_user;
+use crate::units::Pace;
+use std::fs::Permissions;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The superuser of the run's own server.
+const USER: &str = "halfopen";
+
+const NOBODY: u32 = 65_534;
+
+/// How long making its files and starting it may each take.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+const PACE: Pace = Pace::new(Duration::from_millis(20), 20).at_most(Duration::from_millis(500));
+
+/// A server that answers. Dropped, it is killed.
+#[derive(Debug)]
+pub struct Postgres {
+    /// The folder of its socket.
+    pub sockets: PathBuf,
+    /// Its version, where it tells.
+    pub version: Option<String>,
+    process: Process,
+    dir: PathBuf,
+}
+
+impl Postgres {
+    /// Makes its files, starts it and waits until it lets the superuser in.
+    pub(super) fn start(spec: &LabSpec<'_>, patience: &Patience) -> Result<Self, LabError> {
+        let missing = || LabError::NoProgram { program: Program::Postgres.name(), mend: Program::Postgres.mend() };
+        let postgres = Program::Postgres.locate().ok_or_else(missing)?;
+        let initdb = postgres.with_file_name("initdb");
+        let failed = |what: &'static str| move |source: io::Error| LabError::Database { what, why: source.to_string() };
+        let dir = spec.work_dir.join("postgres");
+        let data = dir.join("data");
+        std::fs::create_dir_all(&dir).map_err(failed("make its folder"))?;
+        if mapped_user().is_none() {
+            // Nobody has to get to his own folder through the run's, in a mount namespace that is the run's alone.
+            std::fs::set_permissions(&spec.work_dir, Permissions::from_mode(0o711))
+                .and_then(|()| std::os::unix::fs::chown(&dir, Some(NOBODY), Some(NOBODY)))
+                .map_err(failed("make its folder"))?;
+        }
+        let output = dir.join("output");
+        let launch = |program: &Path, args: &[&str]| {
+            let mut launch = unprivileged(program).args(args);
+            launch.args.extend(["-D".into(), data.clone().into()]);
+            launch.env = vec![
+                ("TZ".into(), "UTC".into()),
+                ("LC_ALL".into(), "C".into()),
+                ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
+                ("HALFOPEN_RUN_ID".into(), spec.run_id.clone().into()),
+            ];
+            launch.only_env = true;
+            launch.cwd = Some(dir.clone());
+            (launch.stdout, launch.stderr) = (Stream::File(output.clone()), Stream::File(output.clone()));
+            launch
+        };
+        let words = |what: &'static str, why: &str| LabError::Database {
+            what,
+            why: format!("{why}; {}", std::fs::read_to_string(&output).unwrap_or_default().trim()),
+        };
+        let make = ["-A", "trust", "-U", USER, "--no-sync", "--locale=C", "-E", "UTF8"];
+        let mut made = launch(&initdb, &make).spawn().map_err(failed("make its files"))?;
+        match made.wait_at_most(READY_WITHIN).map_err(failed("make its files"))? {
+            Some(status) if status.success() => {}
+            Some(status) => return Err(words("make its files", &status.to_string())),
+            None => return Err(words("make its files", "took too long")),
+        }
+        // Its data dies with the run: nothing has to survive a loss of power.
+        let settings = ["fsync=off", "listen_addresses=", "max_connections=60", "unix_socket_permissions=0777"];
+        let mut args: Vec<&str> = settings.iter().flat_map(|setting| ["-c", setting]).collect();
+        let folder = dir.display().to_string();
+        args.extend(["-k", &folder]);
+        let mut process = launch(&postgres, &args).spawn().map_err(failed("start it"))?;
+        let started = patience.clock.now();
+        while let Err(error) = log_in(&dir) {
+            let took = patience.clock.now().since(started);
+            if let Some(status) = process.wait_at_most(PACE.after(took)).map_err(failed("wait for it"))? {
+                return Err(words("start it", &format!("it ended ({status})")));
+            }
+            if patience.interrupted.load(Ordering::Relaxed) {
+                return Err(LabError::Interrupted);
+            }
+            if took > READY_WITHIN {
+                return Err(words("start it", &format!("it did not answer ({error})")));
+            }
+        }
+        Ok(Self { sockets: dir.clone(), version: Program::Postgres.version(&postgres), process, dir })
+    }
+
+    pub(super) fn close(mut self) -> Vec<LabError> {
+        let failed = |what: &'static str| move |source: io::Error| LabError::Database { what, why: source.to_string() };
+        let ended = self.process.kill().map(drop).map_err(failed("end it"));
+        let removed = std::fs::remove_dir_all(&self.dir).map_err(failed("remove its files"));
+        [ended, removed].into_iter().filter_map(Result::err).collect()
+    }
+}
+
+/// A program that is started as somebody else than root.
+fn unprivileged(program: &Path) -> Launch {
+    let launch = match mapped_user() {
+        None => {
+            let id = NOBODY.to_string();
+            Launch::new("/usr/bin/setpriv").args(["--reuid", &id, "--regid", &id, "--clear-groups"])
+        }
+        Some(_) => Launch::new("/usr/bin/unshare").args(["--map-user=1000", "--map-group=1000"]),
+    };
+    launch.args([program])
+}
+
+/// The start of its protocol, version 3.0: the answer to the name of a user and a database is `R` once it is up.
+fn log_in(sockets: &Path) -> io::Result<()> {
+    let mut stream = UnixStream::connect(sockets.join(".s.PGSQL.5432"))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut body = 196_608u32.to_be_bytes().to_vec();
+    for word in ["user", USER, "database", "postgres", ""] {
+        body.extend(word.as_bytes());
+        body.push(0);
+    }
+    let length = u32::try_from(body.len() + 4).unwrap_or_default();
+    stream.write_all(&[&length.to_be_bytes(), body.as_slice()].concat())?;
+    let mut answer = [0];
+    stream.read_exact(&mut answer)?;
+    if answer == *b"R" { Ok(()) } else { Err(io::Error::other("it is still starting")) }
+}
