@@ -3,7 +3,7 @@
 use super::args::{assignment, duration};
 use super::exit::{Exit, Failure};
 use super::predict::style;
-use super::{pretty, print};
+use super::print;
 use crate::advise::cleanup;
 use crate::host::clock::Clock;
 use crate::inspect::{
@@ -13,6 +13,7 @@ use crate::inspect::{
 use crate::timers::Subject;
 use crate::units::Offset;
 use clap::{Args, ValueEnum};
+use std::io::{BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -180,12 +181,23 @@ pub fn inspect(args: &InspectArgs) -> Result<Exit, Failure> {
     }
     let style = style(args.explain);
     if args.json {
-        let value = serde_json::to_value(&found).map_err(|e| Failure::new(Exit::Harness, e.to_string()))?;
-        print(&pretty(&value))?;
+        write_json(&found)?;
     } else {
         print(&render(&found, &Shown { width: style.width.max(140), colours: style.colours, explain: style.explain }))?;
     }
     Ok(args.verdict(&found))
+}
+
+/// As it is made: ten thousand connections as one text would take more memory than everything else.
+fn write_json(found: &Inspection) -> Result<(), Failure> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let written = serde_json::to_writer_pretty(&mut out, found).map_err(std::io::Error::from);
+    match written.and_then(|()| writeln!(out)).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Harness, format!("can't write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 impl InspectArgs {

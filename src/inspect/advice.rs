@@ -99,6 +99,9 @@ fn changed(facts: &Facts, change: Change, judge: &mut Judge) -> Facts {
         Change::ReadTimeout => {
             // Python's clients poll with it; a plain socket takes it as an option.
             let polls = facts.options.is_some_and(|o| o.nonblocking) || facts.protocol == Protocol::Redis;
+            if polls && facts.client.is_none() {
+                new.client = Some(Subject::RedisPy);
+            }
             new.read =
                 if polls { ReadDeadline::Poll(READ_TIMEOUT_MS) } else { ReadDeadline::Blocking(READ_TIMEOUT_MS) };
         }

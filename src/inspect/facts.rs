@@ -23,7 +23,7 @@ pub enum ReadDeadline {
     None,
     /// `SO_RCVTIMEO`, and a thread waits in a read.
     Blocking(u64),
-    /// A `poll` on this socket alone, in milliseconds.
+    /// A `poll` on this socket alone, in milliseconds, of a client that gives up when it ends.
     Poll(u64),
     /// It can't be seen: an event loop, or nobody waits at the moment.
     Unseen,
@@ -63,9 +63,11 @@ pub struct Facts {
     pub window_closed: bool,
     /// The broker's side.
     pub broker: BrokerSide,
-    /// The smoothed round-trip time in microseconds, rounded up to a millisecond.
+    /// The smoothed round-trip time in microseconds, rounded up to a power of two of milliseconds: thousands of
+    /// connections then are few different ones.
     pub srtt_us: u32,
-    /// The retransmission timeout without its back-off, in microseconds; 0: not known.
+    /// The retransmission timeout without its back-off, in microseconds, where it does not follow from the round trip; 0:
+    /// it does, or is not known.
     pub rto_us: u32,
 }
 
@@ -94,24 +96,41 @@ pub fn facts(
         heartbeat,
         keepalive_runs: (options.is_none() && !in_flight && snapshot.state == 1)
             .then_some(snapshot.timer == TIMER_KEEPALIVE),
-        read: options.map_or(ReadDeadline::Unseen, |options| deadline(options, &connection.wait)),
+        read: options.map_or(ReadDeadline::Unseen, |options| deadline(options, &connection.wait, client)),
         options,
         in_call: looped && connection.wait == Wait::Read,
         window_closed: snapshot.timer == TIMER_PROBE
             || (connection.socket.peer_window == Some(0) && connection.socket.not_sent > 0),
         broker,
-        srtt_us: snapshot.rtt_us.div_ceil(1000) * 1000,
+        srtt_us: snapshot.rtt_us.div_ceil(1000).next_power_of_two() * 1000,
         // Each expiry doubles it; what is wanted is the one that the next loss starts from.
-        rto_us: snapshot.rto_us >> u32::from(snapshot.backoff).min(31),
+        rto_us: unusual(snapshot.rto_us >> u32::from(snapshot.backoff).min(31), snapshot.rtt_us),
     }
 }
 
-fn deadline(options: Options, wait: &Wait) -> ReadDeadline {
+/// A retransmission timeout that the spread of round trips does not cover anyway (see `judge`), rounded outwards.
+fn unusual(rto_us: u32, srtt_us: u32) -> u32 {
+    const LEAST: u32 = 200_000;
+    const STEP: u32 = 32_000;
+    let usual = LEAST..=LEAST.saturating_add(srtt_us.saturating_mul(2)).saturating_add(52_000);
+    match rto_us {
+        usual_one if usual.contains(&usual_one) => 0,
+        short if short < LEAST => short,
+        long => long.div_ceil(STEP).saturating_mul(STEP),
+    }
+}
+
+fn deadline(options: Options, wait: &Wait, client: Option<Subject>) -> ReadDeadline {
     match wait {
         // A non-blocking socket never lets a thread wait in a read.
         Wait::Read if options.rcvtimeo_ms > 0 => ReadDeadline::Blocking(options.rcvtimeo_ms),
         Wait::Read => ReadDeadline::None,
-        Wait::Poll { alone: true, deadline_ms } => deadline_ms.map_or(ReadDeadline::None, ReadDeadline::Poll),
+        Wait::Poll { alone: true, deadline_ms: None } => ReadDeadline::None,
+        // Whether a program gives up when its poll ends, or just looks whether there is anything else to do, only its
+        // library tells.
+        Wait::Poll { alone: true, deadline_ms: Some(ms) } if client == Some(Subject::RedisPy) => {
+            ReadDeadline::Poll(*ms)
+        }
         _ => ReadDeadline::Unseen,
     }
 }
@@ -134,14 +153,25 @@ mod tests {
     };
 
     #[test]
+    fn only_an_unusual_timeout_is_kept() {
+        assert_eq!([unusual(204_000, 90), unusual(208_000, 4_000), unusual(0, 0)], [0, 0, 0]);
+        // A route with a smaller least one; a path that varies much.
+        assert_eq!([unusual(52_000, 90), unusual(400_000, 1_000)], [52_000, 416_000]);
+    }
+
+    #[test]
     fn a_deadline_counts_only_where_a_thread_waits_in_it() {
-        assert_eq!(deadline(OPTIONS, &Wait::Read), ReadDeadline::Blocking(60_000));
-        assert_eq!(deadline(Options { rcvtimeo_ms: 0, ..OPTIONS }, &Wait::Read), ReadDeadline::None);
-        assert_eq!(deadline(OPTIONS, &Wait::Epoll { deadline_ms: Some(1) }), ReadDeadline::Unseen);
-        assert_eq!(deadline(OPTIONS, &Wait::Nobody), ReadDeadline::Unseen);
-        let poll = |deadline_ms, alone| deadline(OPTIONS, &Wait::Poll { deadline_ms, alone });
+        let of = |options, wait: Wait| deadline(options, &wait, Some(Subject::RedisPy));
+        assert_eq!(of(OPTIONS, Wait::Read), ReadDeadline::Blocking(60_000));
+        assert_eq!(of(Options { rcvtimeo_ms: 0, ..OPTIONS }, Wait::Read), ReadDeadline::None);
+        assert_eq!(of(OPTIONS, Wait::Epoll { deadline_ms: Some(1) }), ReadDeadline::Unseen);
+        assert_eq!(of(OPTIONS, Wait::Nobody), ReadDeadline::Unseen);
+        let poll = |deadline_ms, alone| of(OPTIONS, Wait::Poll { deadline_ms, alone });
         assert_eq!(poll(Some(5000), true), ReadDeadline::Poll(5000));
         assert_eq!(poll(None, true), ReadDeadline::None);
         assert_eq!(poll(Some(5000), false), ReadDeadline::Unseen);
+        // A program that nobody knows may poll only to do something else every five seconds.
+        let unknown = deadline(OPTIONS, &Wait::Poll { deadline_ms: Some(5000), alone: true }, None);
+        assert_eq!(unknown, ReadDeadline::Unseen);
     }
 }

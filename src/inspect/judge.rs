@@ -4,6 +4,7 @@
 //! segment at the cut, a heartbeat that nobody told. Where an application may have a timer of its own that can't be seen,
 //! the answer is an upper bound and says so; where an option could not be read it is *unknown*, never a guess.
 
+use super::advice::{Advice, advice};
 use super::client::Protocol;
 use super::facts::{Facts, Heartbeat, ReadDeadline};
 use super::look::Namespace;
@@ -107,6 +108,7 @@ pub struct Judge {
     reaper: Reaper,
     row: Option<Row>,
     known: HashMap<Facts, Rc<Vec<Answer>>>,
+    advised: HashMap<Facts, Vec<Advice>>,
 }
 
 impl Judge {
@@ -117,7 +119,7 @@ impl Judge {
         base.hz = hz.unwrap_or(base.hz);
         base.kernel = release.parse().unwrap_or(base.kernel);
         let environments = namespaces.iter().map(|ns| base.clone().with_sysctls(&ns.sysctls)).collect();
-        Self { environments, reaper, row, known: HashMap::new() }
+        Self { environments, reaper, row, known: HashMap::new(), advised: HashMap::new() }
     }
 
     /// The answers for one connection, in the order of [`Class::ALL`].
@@ -128,6 +130,16 @@ impl Judge {
         let answers = Rc::new(Class::ALL.map(|class| self.answer(facts, class)).to_vec());
         self.known.insert(facts.clone(), answers.clone());
         answers
+    }
+
+    /// Proposals for one connection; equal facts are asked once.
+    pub fn advice(&mut self, facts: &Facts, answers: &[Answer]) -> Vec<Advice> {
+        if let Some(known) = self.advised.get(facts) {
+            return known.clone();
+        }
+        let advice = advice(facts, answers, self);
+        self.advised.insert(facts.clone(), advice.clone());
+        advice
     }
 
     /// A namespace like this one with another `tcp_retries2`: its number, for proposals.

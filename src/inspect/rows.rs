@@ -1,8 +1,8 @@
 //! One row a connection: what was found, what it means, and how bad that is. Pure.
 
-use super::advice::{Advice, advice};
+use super::advice::Advice;
 use super::client::{Protocol, Protocols, by_command};
-use super::facts::{BrokerSide, Facts, Heartbeat, facts};
+use super::facts::{BrokerSide, Facts, Heartbeat, ReadDeadline, facts};
 use super::judge::{Answer, Class, Judge, Knowledge};
 use super::look::{Connection, Ended, Look, Owner, Wait, state_name};
 use super::options::Options;
@@ -278,7 +278,7 @@ fn row(
     let suspicions =
         suspicions(connection, before, heartbeat, told.at_broker.filter(|_| is_client_of(protocol, server_side)));
     // Of a server's own end its clients' settings say nothing.
-    let advice = if judged && !server_side { advice(&facts, &answers, judge) } else { Vec::new() };
+    let advice = if judged && !server_side { judge.advice(&facts, &answers) } else { Vec::new() };
     Row {
         id: format!("{:x}", connection.socket.cookie),
         sent_bytes: connection.socket.bytes_sent,
@@ -367,7 +367,16 @@ fn missing(connection: &Connection, facts: &Facts, at_broker: Option<bool>) -> V
                 "kombu's own ping (health_check_interval, from kombu 5.7): a timer inside of the worker".to_string(),
             );
         }
-        (None, _) if facts.options.is_some() && facts.read == super::facts::ReadDeadline::Unseen => {
+        (None, _)
+            if matches!(connection.wait, Wait::Poll { alone: true, .. }) && facts.read == ReadDeadline::Unseen =>
+        {
+            missing.push(
+                "whether its client gives up when its poll ends, as redis-py does (--client redis-py), or only looks for other \
+                 work"
+                    .to_string(),
+            );
+        }
+        (None, _) if facts.options.is_some() && facts.read == ReadDeadline::Unseen => {
             missing.push(
                 "deadlines inside of the application: no thread waits in a read or a poll of its own".to_string(),
             );
