@@ -7,9 +7,10 @@ use crate::scenario::{self, Scenario, Scope};
 use crate::timers::{BrokerKind, FaultScope, HeartbeatThread, Keepalive, State, Subject, Traffic};
 use std::time::Duration;
 
-/// The arms of a scenario; `label` names its file.
+/// The arms of a scenario; `label` names its file. Of a command line of the user's own nothing is known.
 pub(super) fn arms(label: &str, file: &Scenario) -> Vec<Arm> {
-    file.arms.iter().map(|written| arm(label, file, written)).collect()
+    let known = file.arms.iter().filter(|written| !written.settings.subject.is_own_command());
+    known.map(|written| arm(label, file, written)).collect()
 }
 
 fn arm(label: &str, file: &Scenario, written: &scenario::Arm) -> Arm {
@@ -20,7 +21,17 @@ fn arm(label: &str, file: &Scenario, written: &scenario::Arm) -> Arm {
         scenario::SubjectKind::Lapin => (Subject::Lapin, BrokerKind::RabbitMq),
         scenario::SubjectKind::AmqpBlocking => (Subject::AmqpBlocking, BrokerKind::RabbitMq),
         scenario::SubjectKind::RedisBlocking => (Subject::RedisBlocking, BrokerKind::Redis),
-        scenario::SubjectKind::Celery => (Subject::Celery, BrokerKind::RabbitMq),
+        scenario::SubjectKind::Celery | scenario::SubjectKind::Celery5 => (Subject::Celery, BrokerKind::RabbitMq),
+        scenario::SubjectKind::CeleryRedis | scenario::SubjectKind::Celery5Redis => {
+            (Subject::Celery, BrokerKind::Redis)
+        }
+        // dramatiq consumes through pika.
+        scenario::SubjectKind::Pika | scenario::SubjectKind::Dramatiq => (Subject::Pika, BrokerKind::RabbitMq),
+        scenario::SubjectKind::AioPika => (Subject::AioPika, BrokerKind::RabbitMq),
+        scenario::SubjectKind::RedisPy | scenario::SubjectKind::RedisPy5 => (Subject::RedisPy, BrokerKind::Redis),
+        // Left out above.
+        scenario::SubjectKind::Command => (Subject::TcpReader, BrokerKind::RabbitMq),
+        scenario::SubjectKind::CommandRedis => (Subject::TcpReader, BrokerKind::Redis),
     };
     let mut arm = Arm::stock(subject, broker);
     arm.name.clone_from(&written.name);

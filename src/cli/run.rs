@@ -75,13 +75,12 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     if args.lab == LabName::Docker {
         for ready in &mut all {
             ready.docker = Some(super::docker::prepare(&ready.plan)?);
-            ready.environments = super::docker::environments(&ready.plan);
         }
     } else {
         all.iter().try_for_each(|ready| preflight(ready, args.lab))?;
-        for ready in &mut all {
-            ready.environments = environments(&ready.plan)?;
-        }
+    }
+    for ready in &mut all {
+        ready.environments = environments(&ready.plan)?;
     }
     run_each(&all, args, carry_out)
 }
@@ -175,6 +174,7 @@ fn finish(dir: &RunDir, exit: Exit, args: &RunArgs) -> Result<(Exit, serde_json:
 /// What the model engine does not know how to simulate.
 fn simulated_only(ready: &Ready) -> Result<(), Failure> {
     let option = |arm: &Arm| match (&arm.settings.link, arm.settings.peer_reads) {
+        _ if arm.settings.ping.is_some() => Some("ping"),
         (_, false) => Some("peer_reads = false"),
         (Some(_), _) => Some("link"),
         _ if arm.settings.work.is_some() => Some("work"),
@@ -400,10 +400,12 @@ fn supervised(dir: &RunDir, ready: &Ready, args: &RunArgs) -> Result<(Ended, Opt
         out: out.clone(),
         environments: ready.environments.clone(),
         docker: ready.docker.clone(),
+        started_in: std::env::current_dir().map_err(|e| harness(&e))?,
         progress: true,
     };
     if let Some(docker) = job.docker.as_mut().filter(|docker| docker.others) {
         docker.shared = vec![out.join(LOGS)];
+        docker.read_only = ready.environments.values().cloned().collect();
     }
     let file = out.join(JOB_FILE);
     dir.write(JOB_FILE, &serde_json::to_vec(&job).map_err(|e| harness(&e))?).map_err(|e| harness(&e))?;
@@ -460,7 +462,7 @@ fn take_facts(out: &Path) -> Facts {
 fn environments(plan: &Plan) -> Result<BTreeMap<SubjectKind, PathBuf>, Failure> {
     let mut all = BTreeMap::new();
     for kind in plan.scenario.arms.iter().map(|arm| arm.settings.subject) {
-        let Some(adapter) = clients::adapter(kind).filter(|_| !all.contains_key(&kind)) else { continue };
+        let Some(adapter) = clients::adapter_of(kind).filter(|_| !all.contains_key(&kind)) else { continue };
         let dir = clients::ensure(&adapter, &mut |text| say!("halfopen: {text}"));
         all.insert(kind, dir.map_err(|e| Failure::new(Exit::Cannot, e.to_string()))?);
     }

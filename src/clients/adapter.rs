@@ -1,28 +1,50 @@
 //! What an adapter says, and the program that it becomes for one trial. Pure.
 
-use crate::scenario::{Ack, Settings, SubjectKind};
+use crate::scenario::{Ack, BrokerKind, CommandLine, ReadyWhen, Settings, SubjectKind};
 use crate::units::Setting;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use toml_edit::{DocumentMut, Item};
 
-/// One adapter: the data of `clients/<name>/adapter.toml` with the files beside it.
+/// What each message is, for whoever publishes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Message {
+    /// A call of this task in Celery's protocol, version 2; on Redis in kombu's envelope.
+    Celery(String),
+    /// A call of this actor, as dramatiq words it.
+    Dramatiq(String),
+    /// This text, with `{message}` for the number.
+    Text(String),
+}
+
+/// One adapter: the data of `clients/<name>/*.toml` with the files beside it, or a command line of the user's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adapter {
     /// Its name, that of the subject.
     pub name: String,
+    /// The name of its environment; several adapters may share one.
+    pub environment: &'static str,
     /// Program and arguments with braces to fill in.
     pub command: Vec<String>,
-    /// The text of the log line that says "consuming".
-    pub ready: String,
-    /// The text of the log line that says that a connection was given up.
-    pub lost: String,
+    /// Its working directory; `None` is the one of its proofs, where nothing lies.
+    pub cwd: Option<PathBuf>,
+    /// What says "consuming".
+    pub ready: ReadyWhen,
+    /// Texts of the log lines that say that a connection was given up.
+    pub lost: Vec<String>,
     /// What the words of such a line mean: `read_timeout`, `amqp_heartbeat`.
     pub words: BTreeMap<String, String>,
-    /// The task that the worker runs.
-    pub task: String,
+    /// A log line like this one proves that a message is done.
+    pub done: Option<String>,
+    /// What the messages are.
+    pub message: Message,
+    /// The queue, where it is not the trial's own.
+    pub queue: Option<String>,
+    /// Whether the harness declares the queue.
+    pub declare: bool,
     /// The packages whose versions `run.json` shows.
     pub versions: Vec<String>,
     /// The program's environment with braces to fill in.
@@ -31,7 +53,7 @@ pub struct Adapter {
     pub options: BTreeMap<String, String>,
     /// What the client's own options claim to do to the socket: by name, the column of the effective options.
     pub claims: BTreeMap<String, String>,
-    /// The lock file's text.
+    /// The lock file's text; empty where nothing is installed.
     pub lock: &'static str,
     /// The scripts, by name.
     pub scripts: &'static [(&'static str, &'static str)],
@@ -44,12 +66,16 @@ pub struct Program {
     pub argv: Vec<String>,
     /// Environment beside the inherited one.
     pub env: Vec<(String, String)>,
-    /// A line with this text says that it consumes.
-    pub ready: String,
-    /// A line with this text says that it gave a connection up.
-    pub lost: String,
+    /// Its working directory; `None` is that of its proofs.
+    pub cwd: Option<PathBuf>,
+    /// What says that it consumes.
+    pub ready: ReadyWhen,
+    /// A line with one of these texts says that it gave a connection up.
+    pub lost: Vec<String>,
     /// What its words mean.
     pub words: BTreeMap<String, String>,
+    /// A line like this one proves that a message is done; `{message}` is its number.
+    pub done: Option<String>,
     /// The socket on which the task proves that it ran.
     pub effects: PathBuf,
     /// Where its output goes, line by line with the run's clock.
@@ -59,16 +85,22 @@ pub struct Program {
 /// What the braces of an adapter stand for in one trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Where {
-    /// The environment's directory.
-    pub environment: PathBuf,
+    /// The environment's directory; `None` for a program that needs none.
+    pub environment: Option<PathBuf>,
+    /// Where the run was started.
+    pub started_in: PathBuf,
     /// The trial's number.
     pub trial: u32,
+    /// What it speaks to.
+    pub broker: BrokerKind,
     /// The broker as this client knows it.
     pub broker_host: String,
     /// Its port.
     pub broker_port: u16,
     /// The virtual host, escaped for a URL.
     pub vhost: String,
+    /// The number of the Redis database.
+    pub db: u32,
     /// The queue.
     pub queue: String,
     /// Login.
@@ -81,27 +113,116 @@ pub struct Where {
     pub log: PathBuf,
 }
 
-const CELERY: &str = include_str!("../../clients/celery/adapter.toml");
+macro_rules! scripts {
+    ($dir:literal: $($name:literal),*) => {
+        &[$(($name, include_str!(concat!("../../clients/", $dir, "/", $name)))),*]
+    };
+}
 
-/// The adapter of a subject; `None` where it is part of this harness.
+/// The adapter of an arm's subject; `None` where it is part of this harness.
 #[must_use]
-pub fn adapter(kind: SubjectKind) -> Option<Adapter> {
+pub fn adapter(settings: &Settings) -> Option<Adapter> {
+    match &settings.command {
+        Some(line) => Some(own(line, settings.subject)),
+        None => adapter_of(settings.subject),
+    }
+}
+
+/// The adapter of a named client; `None` where it is part of this harness or a command line of the user's own.
+#[must_use]
+pub fn adapter_of(kind: SubjectKind) -> Option<Adapter> {
+    let name = kind.name();
+    // A test reads them all, so that they always can be read.
     match kind {
-        // A test reads it, so that it always can be read.
-        SubjectKind::Celery => parse(
-            CELERY,
-            include_str!("../../clients/celery/requirements.lock"),
-            &[("app.py", include_str!("../../clients/celery/app.py"))],
+        SubjectKind::Celery => parse(name, "celery", CELERY, CELERY_LOCK, CELERY_SCRIPTS),
+        SubjectKind::Celery5 => parse(name, "celery-5", CELERY, CELERY_5_LOCK, CELERY_SCRIPTS),
+        SubjectKind::CeleryRedis => parse(name, "celery", CELERY_REDIS, CELERY_LOCK, CELERY_SCRIPTS),
+        SubjectKind::Celery5Redis => parse(name, "celery-5", CELERY_REDIS, CELERY_5_LOCK, CELERY_SCRIPTS),
+        SubjectKind::Pika => parse(
+            name,
+            "pika",
+            include_str!("../../clients/pika/adapter.toml"),
+            include_str!("../../clients/pika/requirements.lock"),
+            scripts!("pika": "consumer.py"),
+        ),
+        SubjectKind::AioPika => parse(
+            name,
+            "aio-pika",
+            include_str!("../../clients/aio-pika/adapter.toml"),
+            include_str!("../../clients/aio-pika/requirements.lock"),
+            scripts!("aio-pika": "consumer.py"),
+        ),
+        SubjectKind::RedisPy => parse(
+            name,
+            "redis-py",
+            REDIS_PY,
+            include_str!("../../clients/redis-py/requirements.lock"),
+            scripts!("redis-py": "consumer.py"),
+        ),
+        SubjectKind::RedisPy5 => parse(
+            name,
+            "redis-py-5",
+            REDIS_PY,
+            include_str!("../../clients/redis-py/requirements-5.lock"),
+            scripts!("redis-py": "consumer.py"),
+        ),
+        SubjectKind::Dramatiq => parse(
+            name,
+            "dramatiq",
+            include_str!("../../clients/dramatiq/adapter.toml"),
+            include_str!("../../clients/dramatiq/requirements.lock"),
+            scripts!("dramatiq": "tasks.py"),
         ),
         SubjectKind::TcpReader
         | SubjectKind::TcpWriter
         | SubjectKind::Lapin
         | SubjectKind::RedisBlocking
-        | SubjectKind::AmqpBlocking => None,
+        | SubjectKind::AmqpBlocking
+        | SubjectKind::Command
+        | SubjectKind::CommandRedis => None,
     }
 }
 
-fn parse(text: &str, lock: &'static str, scripts: &'static [(&'static str, &'static str)]) -> Option<Adapter> {
+const CELERY: &str = include_str!("../../clients/celery/adapter.toml");
+const CELERY_REDIS: &str = include_str!("../../clients/celery/redis.toml");
+const CELERY_LOCK: &str = include_str!("../../clients/celery/requirements.lock");
+const CELERY_5_LOCK: &str = include_str!("../../clients/celery/requirements-5.lock");
+const CELERY_SCRIPTS: &[(&str, &str)] = scripts!("celery": "app.py");
+const REDIS_PY: &str = include_str!("../../clients/redis-py/adapter.toml");
+
+/// What the user wrote, as an adapter.
+fn own(line: &CommandLine, kind: SubjectKind) -> Adapter {
+    Adapter {
+        name: kind.name().to_string(),
+        environment: "",
+        command: line.argv.clone(),
+        cwd: Some(line.cwd.clone().unwrap_or_default().into()),
+        ready: line.ready.clone(),
+        lost: line.lost.iter().cloned().collect(),
+        words: BTreeMap::new(),
+        done: line.done.clone(),
+        message: match &line.task {
+            Some(task) => Message::Celery(task.clone()),
+            None => Message::Text(line.body.clone()),
+        },
+        queue: line.queue.clone(),
+        declare: line.declare,
+        versions: Vec::new(),
+        env: line.env.clone(),
+        options: BTreeMap::new(),
+        claims: BTreeMap::new(),
+        lock: "",
+        scripts: &[],
+    }
+}
+
+fn parse(
+    name: &str,
+    environment: &'static str,
+    text: &str,
+    lock: &'static str,
+    scripts: &'static [(&'static str, &'static str)],
+) -> Option<Adapter> {
     let document: DocumentMut = text.parse().ok()?;
     let word = |key: &str| document.get(key).and_then(Item::as_str).map(str::to_string);
     let words = |key: &str| -> Option<Vec<String>> {
@@ -111,13 +232,24 @@ fn parse(text: &str, lock: &'static str, scripts: &'static [(&'static str, &'sta
         let Some(table) = document.get(key).and_then(Item::as_table_like) else { return BTreeMap::new() };
         table.iter().filter_map(|(key, value)| Some((key.to_string(), value.as_str()?.to_string()))).collect()
     };
+    let message = match (word("task"), word("actor"), word("body")) {
+        (Some(task), None, None) => Message::Celery(task),
+        (None, Some(actor), None) => Message::Dramatiq(actor),
+        (None, None, Some(body)) => Message::Text(body),
+        _ => return None,
+    };
     Some(Adapter {
-        name: word("name")?,
+        name: name.to_string(),
+        environment,
         command: words("command")?,
-        ready: word("ready")?,
-        lost: word("lost")?,
+        cwd: None,
+        ready: word("ready").map_or(ReadyWhen::Consumes, ReadyWhen::Log),
+        lost: words("lost")?,
         words: table("words"),
-        task: word("task")?,
+        done: None,
+        message,
+        queue: None,
+        declare: document.get("declare").and_then(Item::as_bool)?,
         versions: words("versions")?,
         env: table("env"),
         options: table("options"),
@@ -154,35 +286,86 @@ impl Adapter {
     /// The program for one trial.
     #[must_use]
     pub fn program(&self, settings: &Settings, place: &Where) -> Program {
-        let conf = Value::Object(self.configuration(settings)).to_string();
-        let scripts = place.environment.join("scripts");
-        let fill = |text: &String| -> String {
-            let pairs = [
-                ("{env}", place.environment.to_string_lossy().into_owned()),
-                ("{scripts}", scripts.to_string_lossy().into_owned()),
-                ("{trial}", place.trial.to_string()),
-                ("{broker_host}", place.broker_host.clone()),
-                ("{broker_port}", place.broker_port.to_string()),
-                ("{vhost}", place.vhost.clone()),
-                ("{queue}", place.queue.clone()),
-                ("{user}", place.user.clone()),
-                ("{password}", place.password.clone()),
-                ("{effects}", place.effects.to_string_lossy().into_owned()),
-                // Last: what it holds is not to be filled in.
-                ("{conf}", conf.clone()),
-            ];
-            pairs.iter().fold(text.clone(), |text, (brace, value)| text.replace(brace, value))
-        };
+        let braces = self.braces(settings, place);
+        let fill = |text: &str| fill(text, &braces);
+        let given = [
+            ("HALFOPEN_BROKER_URL", "{broker_url}"),
+            ("HALFOPEN_QUEUE", "{queue}"),
+            ("HALFOPEN_EFFECTS", "{effects}"),
+            ("HALFOPEN_CLIENT_CONF", "{conf}"),
+        ];
+        let mut env: BTreeMap<String, String> =
+            given.iter().map(|(name, text)| ((*name).to_string(), fill(text))).collect();
+        env.extend(self.env.iter().map(|(name, value)| (name.clone(), fill(value))));
         Program {
-            argv: self.command.iter().map(&fill).collect(),
-            env: self.env.iter().map(|(name, value)| (name.clone(), fill(value))).collect(),
+            argv: self.command.iter().map(|text| fill(text)).collect(),
+            env: env.into_iter().collect(),
+            cwd: self.cwd.as_ref().map(|cwd| place.started_in.join(cwd)),
             ready: self.ready.clone(),
             lost: self.lost.clone(),
             words: self.words.clone(),
+            done: self.done.clone(),
             effects: place.effects.clone(),
             log: place.log.clone(),
         }
     }
+
+    fn braces(&self, settings: &Settings, place: &Where) -> BTreeMap<String, String> {
+        let Where { broker_host: host, broker_port: port, user, password, .. } = place;
+        let url = match place.broker {
+            BrokerKind::Redis => format!("redis://:{password}@{host}:{port}/{}", place.db),
+            _ => format!("amqp://{user}:{password}@{host}:{port}/{}", place.vhost),
+        };
+        let path = |path: &Path| path.to_string_lossy().into_owned();
+        let mut all: BTreeMap<String, String> = [
+            ("broker_url", url),
+            ("host", host.clone()),
+            ("port", port.to_string()),
+            ("vhost", place.vhost.clone()),
+            ("db", place.db.to_string()),
+            ("queue", place.queue.clone()),
+            ("user", user.clone()),
+            ("password", password.clone()),
+            ("trial", place.trial.to_string()),
+            ("effects", path(&place.effects)),
+            ("conf", Value::Object(self.configuration(settings)).to_string()),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_string(), value))
+        .collect();
+        if let Some(environment) = &place.environment {
+            all.insert("env".into(), path(environment));
+            all.insert("scripts".into(), path(&environment.join("scripts")));
+        }
+        all.extend(settings.client.iter().map(|(name, value)| {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+            (format!("client.{name}"), text)
+        }));
+        all
+    }
+}
+
+/// Fills braces in, once: what a value holds is not filled in again, and other braces stay as they are.
+fn fill(text: &str, braces: &BTreeMap<String, String>) -> String {
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some(open) = rest.find('{') {
+        let (before, from) = rest.split_at(open);
+        filled.push_str(before);
+        let known = from.find('}').and_then(|close| Some((braces.get(&from[1..close])?, close)));
+        match known {
+            Some((value, close)) => {
+                filled.push_str(value);
+                rest = &from[close + 1..];
+            }
+            None => {
+                filled.push('{');
+                rest = &from[1..];
+            }
+        }
+    }
+    filled.push_str(rest);
+    filled
 }
 
 /// The options of an arm that a client may know, by our names, as JSON. What is not asked for is left out.
@@ -201,6 +384,12 @@ fn values(settings: &Settings) -> Vec<(&'static str, Value)> {
     values.extend(settings.read_timeout.get().map(|time| ("read_timeout", seconds(time))));
     values.extend(settings.prefetch.map(|n| ("prefetch", n.into())));
     values.extend(settings.ack.map(|ack| ("ack", (ack == Ack::Late).into())));
+    if let Some(keepalive) = settings.keepalive {
+        values.push(("keepalive", true.into()));
+        values.push(("keepalive_idle", seconds(keepalive.idle)));
+        values.push(("keepalive_interval", seconds(keepalive.interval)));
+        values.push(("keepalive_probes", keepalive.probes.into()));
+    }
     values
 }
 
@@ -230,7 +419,7 @@ fn merge(all: &mut Map<String, Value>, key: &str, value: &Value) {
 /// How an arm's options reach its client, one line each: `read_timeout → broker_transport_options.read_timeout = 60`.
 #[must_use]
 pub fn mapping(settings: &Settings) -> Vec<String> {
-    let Some(adapter) = adapter(settings.subject) else { return Vec::new() };
+    let Some(adapter) = adapter(settings) else { return Vec::new() };
     let mut lines: Vec<String> = values(settings)
         .into_iter()
         .filter_map(|(option, value)| Some(format!("{option} → {} = {value}", adapter.options.get(option)?)))
@@ -242,7 +431,7 @@ pub fn mapping(settings: &Settings) -> Vec<String> {
 /// What an arm asks of its client's sockets: the client's own name, the value, and the effective option that it claims.
 #[must_use]
 pub fn asked(settings: &Settings) -> Vec<(String, Value, String)> {
-    let Some(adapter) = adapter(settings.subject) else { return Vec::new() };
+    let Some(adapter) = adapter(settings) else { return Vec::new() };
     let asked = flat("", &adapter.configuration(settings));
     asked
         .into_iter()
@@ -273,11 +462,12 @@ mod tests {
 
     #[test]
     fn every_adapter_can_be_read_and_knows_only_real_claims() {
-        for kind in SubjectKind::ALL.into_iter().filter(|kind| kind.is_command()) {
-            let adapter = adapter(kind).unwrap();
+        for kind in SubjectKind::ALL.into_iter().filter(|kind| kind.is_command() && !kind.is_own_command()) {
+            let adapter = adapter_of(kind).unwrap();
             assert_eq!(adapter.name, kind.name());
             assert_eq!(adapter.locked_versions().len(), adapter.versions.len());
-            assert!(adapter.words.values().all(|how| ["read_timeout", "amqp_heartbeat"].contains(&how.as_str())));
+            let known = ["read_timeout", "amqp_heartbeat", "health_check", "connect_timeout", "closed_by_peer"];
+            assert!(adapter.words.values().all(|how| known.contains(&how.as_str())));
             assert!(
                 adapter.lock.lines().filter(|line| !line.starts_with('#')).all(|line| line.contains("--hash=sha256:"))
             );
@@ -288,7 +478,7 @@ mod tests {
 
     #[test]
     fn options_get_their_native_names_and_native_options_stand_over_them() {
-        let adapter = adapter(SubjectKind::Celery).unwrap();
+        let adapter = adapter_of(SubjectKind::Celery).unwrap();
         let conf = |sets: &[(&str, &str)]| Value::Object(adapter.configuration(&settings(sets))).to_string();
         assert_eq!(
             conf(&[("subject", "celery")]),
@@ -317,11 +507,14 @@ mod tests {
     #[test]
     fn braces_are_filled_in_but_never_inside_of_the_configuration() {
         let place = Where {
-            environment: "/cache/e".into(),
+            environment: Some("/cache/e".into()),
+            started_in: "/srv".into(),
             trial: 7,
+            broker: BrokerKind::Rabbitmq,
             broker_host: "10.128.128.1".into(),
             broker_port: 5672,
             vhost: "%2F".into(),
+            db: 3,
             queue: "halfopen.7".into(),
             user: "u".into(),
             password: "p".into(),
@@ -329,10 +522,18 @@ mod tests {
             log: "/run/l".into(),
         };
         let asks = settings(&[("subject", "celery"), ("client.note", "{password}")]);
-        let program = adapter(SubjectKind::Celery).unwrap().program(&asks, &place);
+        let program = adapter_of(SubjectKind::Celery).unwrap().program(&asks, &place);
         assert_eq!(program.argv[0], "/cache/e/bin/python");
         let env = |name: &str| program.env.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str()).unwrap_or_default();
         assert_eq!(env("HALFOPEN_BROKER_URL"), "amqp://u:p@10.128.128.1:5672/%2F");
         assert!(env("HALFOPEN_CLIENT_CONF").contains("\"{password}\""));
+        let text = "# ?\n[scenario]\nname = \"x\"\nhorizon = \"9s\"\n[[arm]]\nname = \"a\"\nexpect = \"censored\"\nclient = { limit = 5 \
+                    }\nsubject = { command = [\"w\", \"--limit={client.limit}\", \"{broker_url}\", \"{x}\"], broker = \"redis\", \
+                    cwd = \"app\" }\n[fault]\nprofile = \"blackhole\"\n";
+        let text = text.replace(", \"{x}\"", "");
+        let settings = crate::scenario::read("x.toml", &text).unwrap().arms[0].settings.clone();
+        let program = adapter(&settings).unwrap().program(&settings, &Where { broker: BrokerKind::Redis, ..place });
+        assert_eq!(program.argv, ["w", "--limit=5", "redis://:p@10.128.128.1:5672/3"]);
+        assert_eq!((program.cwd, program.ready), (Some("/srv/app".into()), ReadyWhen::Consumes));
     }
 }

@@ -65,12 +65,12 @@ pub fn ensure(adapter: &Adapter, say: &mut dyn FnMut(&str)) -> Result<PathBuf, C
     let python =
         python().ok_or_else(|| ClientError::NoPython { client: adapter.name.clone(), what: "python3".into() })?;
     let version = output(&python, &["-V"], QUICK).map(|(_, text)| text).unwrap_or_default();
-    let dir = base.join(format!("{}-{}", adapter.name, key(adapter, version.trim())));
+    let dir = base.join(format!("{}-{}", adapter.environment, key(adapter, version.trim())));
     if dir.is_dir() {
         return Ok(dir);
     }
     say(&format!("installing {} into {} (once)", adapter.name, dir.display()));
-    let partial = base.join(format!(".{}-{}", adapter.name, std::process::id()));
+    let partial = base.join(format!(".{}-{}", adapter.environment, std::process::id()));
     let made = make(adapter, &python, &partial, &base.join(format!("{}.log", adapter.name)));
     let kept = made.and_then(|()| match fs::rename(&partial, &dir) {
         // Another run was quicker.
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_key_follows_lock_scripts_and_interpreter() {
-        let adapter = super::super::adapter(SubjectKind::Celery).unwrap();
+        let adapter = super::super::adapter_of(SubjectKind::Celery).unwrap();
         let base = key(&adapter, "Python 3.11.2");
         assert_eq!(base.len(), 12);
         assert_ne!(base, key(&adapter, "Python 3.12.0"));

@@ -161,7 +161,7 @@ fn lines(facts: &Facts) -> Vec<Line> {
                     false,
                     &inside.netem,
                     "delays and losses",
-                    "sudo modprobe sch_netem (or --lab vm, whose kernel has it); no cut needs it",
+                    "sudo modprobe sch_netem (or --lab vm, whose kernel has it); no cut needs it, nor loss or rate alone",
                 ),
                 (
                     "real-time",

@@ -23,6 +23,9 @@ pub struct Job {
     /// What the docker lab needs; `None` where the lab is made of namespaces.
     #[serde(default)]
     pub docker: Option<DockerSpec>,
+    /// Where the run was started: relative paths of a command line count from here.
+    #[serde(default)]
+    pub started_in: PathBuf,
     /// Whether to draw progress on standard error.
     pub progress: bool,
 }

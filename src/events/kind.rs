@@ -296,6 +296,15 @@ pub enum Kind {
         /// How the peer came to know.
         cause: Cause,
     },
+    /// What a client that is a program of somebody else's had used by its end, all of its processes together.
+    Used {
+        /// User and system time.
+        cpu_ms: u64,
+        /// The sum of the peaks of resident memory.
+        peak_rss_kib: u64,
+        /// How many processes it had.
+        processes: u32,
+    },
     /// The kernel took the connection out of ESTABLISHED.
     KernelEnd {
         /// The connection.

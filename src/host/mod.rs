@@ -26,4 +26,5 @@ pub mod secret;
 pub mod signals;
 pub mod sockopt;
 pub mod supervise;
+pub mod tbf;
 pub mod userns;

@@ -5,15 +5,16 @@
 
 use crate::host::netem::{self, Netem};
 use crate::host::netns::NetNs;
+use crate::host::tbf;
 use futures::{StreamExt, TryStreamExt};
 use netlink_packet_core::{
     DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
-use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::link::{InfoData, InfoVeth};
-use rtnetlink::packet_route::neighbour::NeighbourState;
-use rtnetlink::packet_route::route::{RouteScope, RouteType};
+use rtnetlink::packet_route::neighbour::{NeighbourAttribute, NeighbourState};
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteScope, RouteType};
 use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage};
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use std::collections::HashMap;
 use std::fmt;
@@ -88,6 +89,13 @@ pub enum Op {
         /// The source address that the kernel chooses for it.
         source: Option<Ipv4Addr>,
     },
+    /// One address as a neighbour on a link, to be asked for by ARP.
+    OnLink {
+        /// The address.
+        to: Ipv4Addr,
+        /// The link.
+        link: String,
+    },
     /// A whole network as this host's own: every address in it can be bound and answers (`ip route add local`).
     Local {
         /// The network.
@@ -101,6 +109,13 @@ pub enum Op {
         link: String,
         /// What it does.
         netem: Netem,
+    },
+    /// Lets no more than so many bytes a second leave through a link.
+    Tbf {
+        /// The link.
+        link: String,
+        /// Bytes a second.
+        rate_bytes: u64,
     },
     /// A setting under `/proc/sys/net`.
     Sysctl {
@@ -121,8 +136,10 @@ impl fmt::Display for Op {
             Self::Neighbour { link, address, .. } => write!(f, "neighbour {address} on {link}"),
             Self::Route { to, prefix, via, source: Some(s) } => write!(f, "route {to}/{prefix} via {via} src {s}"),
             Self::Route { to, prefix, via, source: None } => write!(f, "route {to}/{prefix} via {via}"),
+            Self::OnLink { to, link } => write!(f, "route {to}/32 on link {link}"),
             Self::Local { to, prefix } => write!(f, "local network {to}/{prefix}"),
             Self::Netem { link, .. } => write!(f, "netem on {link}"),
+            Self::Tbf { link, rate_bytes } => write!(f, "tbf of {rate_bytes} bytes a second on {link}"),
             Self::Sysctl { name, value } => write!(f, "sysctl net.{name}={value}"),
         }
     }
@@ -167,6 +184,54 @@ pub fn loopback_up(ns: &NetNs) -> io::Result<()> {
 /// When the kernel refuses the list.
 pub fn link_names(ns: &NetNs) -> io::Result<Vec<String>> {
     ns.run(|| Ok(nix::net::if_::if_nameindex()?.iter().map(|i| i.name().to_string_lossy().into_owned()).collect()))
+}
+
+/// Whether a namespace's kernel knows a hardware address for a neighbour, on any link: asked for and never answered is no.
+///
+/// # Errors
+/// When the kernel refuses the list.
+pub fn neighbour_is_known(ns: &NetNs, address: Ipv4Addr) -> io::Result<bool> {
+    ask(ns, async |handle| {
+        let mut all = handle.neighbours().get().set_address_family(AddressFamily::Inet).execute();
+        while let Some(neighbour) = all.try_next().await.map_err(plain)? {
+            let is_it = |a: &NeighbourAttribute| *a == NeighbourAttribute::Destination(address.into());
+            let hardware = |a: &NeighbourAttribute| matches!(a, NeighbourAttribute::LinkLayerAddress(_));
+            if neighbour.attributes.iter().any(is_it) && neighbour.attributes.iter().any(hardware) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    })
+}
+
+/// The gateway that a namespace's kernel sends packets for an address to; `None` where it is on a link or its own.
+///
+/// # Errors
+/// When there is no route to it.
+pub fn gateway_to(ns: &NetNs, address: Ipv4Addr) -> io::Result<Option<Ipv4Addr>> {
+    ask(ns, async |handle| {
+        let request = RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(address, 32).build();
+        let mut answers = handle.route().get(request).execute();
+        let route = answers.try_next().await.map_err(plain)?.ok_or(io::ErrorKind::NotFound)?;
+        Ok(route.attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::Gateway(RouteAddress::Inet(gateway)) => Some(*gateway),
+            _ => None,
+        }))
+    })
+}
+
+/// One question to the kernel of a namespace.
+fn ask<T: Send>(ns: &NetNs, question: impl AsyncFnOnce(Handle) -> io::Result<T> + Send) -> io::Result<T> {
+    ns.run(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(async {
+            let (connection, handle, _) = rtnetlink::new_connection()?;
+            let connection = tokio::spawn(connection);
+            let answer = question(handle).await;
+            connection.abort();
+            answer
+        })
+    })
 }
 
 /// Reads a setting under `/proc/sys/net`, named as in [`Op::Sysctl`].
@@ -281,6 +346,14 @@ async fn one(handle: &Handle, links: &mut HashMap<String, u32>, op: &Op) -> io::
             }
             handle.route().add(route.build()).execute().await.map_err(plain)
         }
+        Op::OnLink { to, link } => {
+            let index = index_of(handle, links, link).await?;
+            let route = RouteMessageBuilder::<Ipv4Addr>::new()
+                .destination_prefix(*to, 32)
+                .output_interface(index)
+                .scope(RouteScope::Link);
+            handle.route().add(route.build()).execute().await.map_err(plain)
+        }
         Op::Local { to, prefix } => {
             let index = index_of(handle, links, "lo").await?;
             let route = RouteMessageBuilder::<Ipv4Addr>::new()
@@ -293,19 +366,23 @@ async fn one(handle: &Handle, links: &mut HashMap<String, u32>, op: &Op) -> io::
         }
         Op::Netem { link, netem } => {
             let index = index_of(handle, links, link).await?;
-            emulate(handle, index, netem).await
+            discipline(handle, index, netem::KIND, netem.options()).await
+        }
+        Op::Tbf { link, rate_bytes } => {
+            let index = index_of(handle, links, link).await?;
+            discipline(handle, index, tbf::KIND, tbf::options(*rate_bytes)).await
         }
         Op::Sysctl { name, value } => std::fs::write(sysctl_path(name)?, value.to_string()),
     }
 }
 
-/// The library has no words for this discipline, so its options go as bytes.
-async fn emulate(handle: &Handle, index: u32, netem: &Netem) -> io::Result<()> {
+/// The library has no words for these disciplines, so their options go as bytes.
+async fn discipline(handle: &Handle, index: u32, kind: &str, options: Vec<u8>) -> io::Result<()> {
     let mut message = TcMessage::with_index(i32::try_from(index).unwrap_or(i32::MAX));
     message.header.parent = TcHandle::ROOT;
     message.header.handle = TcHandle { major: 1, minor: 0 };
-    message.attributes.push(TcAttribute::Kind(netem::KIND.to_string()));
-    message.attributes.push(TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, netem.options())));
+    message.attributes.push(TcAttribute::Kind(kind.to_string()));
+    message.attributes.push(TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, options)));
     let mut request = NetlinkMessage::from(RouteNetlinkMessage::NewQueueDiscipline(message));
     request.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
     let mut answers = handle.clone().request(request).map_err(plain)?;

@@ -39,6 +39,22 @@ pub fn arrived() -> u32 {
     COUNT.load(Ordering::Relaxed)
 }
 
+/// Blocks SIGUSR1 and SIGUSR2 in this thread, and in every thread that it starts from now on, and calls `on_signal` from a
+/// thread of its own for each that arrives. Call it before other threads exist.
+///
+/// # Errors
+/// When the mask can't be set or the thread can't be started.
+pub fn on_orders(on_signal: impl Fn(Signal) + Send + 'static) -> io::Result<()> {
+    let set: SigSet = [Signal::SIGUSR1, Signal::SIGUSR2].into_iter().collect();
+    set.thread_block()?;
+    let wait = move || {
+        while let Ok(signal) = set.wait() {
+            on_signal(signal);
+        }
+    };
+    std::thread::Builder::new().name("orders".into()).spawn(wait).map(drop)
+}
+
 /// Blocks the three signals in this thread, and in every thread that it starts from now on, and calls `on_signal` from
 /// a thread of its own for each that arrives, until it returns `false`. Call it before other threads exist.
 ///

@@ -1,10 +1,11 @@
 //! A broker that runs, and what all kinds have in common: waiting until it answers, and ending it.
 
-use super::LabError;
 use super::netns::ADMIN;
 use super::running::Running;
+use super::{Alarm, LabError};
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
+use crate::host::process::Launch;
 use crate::host::procfs::{Usage, tree_usage};
 use crate::scenario::BrokerKind;
 use crate::units::Pace;
@@ -45,6 +46,10 @@ pub struct Broker {
     /// Its log.
     pub log: PathBuf,
     pub(super) process: Running,
+    /// How it was started, where it is a child of the harness.
+    pub(super) launch: Option<Launch>,
+    /// Its own command line, where it has one.
+    pub(super) control: Option<Launch>,
     /// Processes that it needs; ended after it.
     pub(super) helpers: Vec<Running>,
     /// Its private directory; removed at the end.
@@ -62,6 +67,24 @@ impl Broker {
     #[must_use]
     pub fn admin(&self) -> SocketAddrV4 {
         SocketAddrV4::new(ADMIN, self.port)
+    }
+
+    /// Kills its process, where that still runs, and starts it again on the same files; nobody waits until it answers.
+    ///
+    /// # Errors
+    /// When the old one does not go or the new one can't be started.
+    pub fn restart(&mut self) -> io::Result<()> {
+        let launch = self.launch.clone().ok_or_else(|| io::Error::other("it is nobody's child here"))?;
+        self.process.kill()?;
+        self.process = launch.spawn()?.into();
+        Ok(())
+    }
+
+    /// Its memory alarm, where it has one.
+    #[must_use]
+    pub fn alarm(&self) -> Option<Alarm> {
+        let control = self.control.clone()?;
+        Some(Alarm { control, log: self.log.clone() })
     }
 
     /// Memory and processor time that it used so far, with its own children.

@@ -58,12 +58,14 @@ pub enum LabError {
     },
     /// A link that only the network emulator can make, on a kernel that has none.
     #[error(
-        "arm `{arm}`: its link is not available here, because this kernel has no netem (sch_netem); run with --lab vm, or \
-         load the module"
+        "arm `{arm}`: {lacks} is not available here, because this kernel has no netem (sch_netem); run with --lab vm, or \
+         load the module (loss and rate alone do without)"
     )]
     NoNetem {
         /// The arm.
         arm: String,
+        /// What of its link can't be had.
+        lacks: String,
     },
     /// A middlebox on a kernel that tracks no connections.
     #[error(

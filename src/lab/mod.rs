@@ -4,18 +4,21 @@
 //! client of arm k ──10.251.k.0/30──┐
 //! client of arm …                  ├── router ──10.252.0.0/30── server: brokers on 0.0.0.0
 //! producer ───────10.250.0.0/30────┤
-//! proxy ──────────10.249.0.0/30────┘
+//! proxy ──────────10.249.0.0/30────┤
+//! standby ────────10.248.0.0/30────┘
 //! ```
 //! Arm `k` owns the client addresses 10.(64+k).0.0/16 and the server addresses 10.(128+k).0.0/16, a pair for each
 //! trial: a client that connects to its own server address gets its own source address from the route, without
 //! binding. Neighbours are permanent entries, so ARP is never part of what is measured. Namespaces are held by
 //! descriptors alone and end with them. What is left out: faults, clients and observation.
 
+mod alarm;
 mod amqp;
 mod broker;
 mod code_path;
 pub mod docker;
 mod error;
+mod links;
 mod netns;
 mod postgres;
 mod rabbitmq;
@@ -23,9 +26,10 @@ mod redis;
 mod running;
 pub mod vm;
 
+pub use alarm::Alarm;
 pub use broker::{Broker, Patience};
 pub use error::LabError;
-pub use netns::{ADMIN, ArmNet, BoxNet, PRODUCER, RouterNs};
+pub use netns::{ADMIN, ArmNet, BoxNet, PRODUCER, RouterNs, STANDBY, TO_SERVERS};
 pub use postgres::Postgres;
 pub use running::{Running, Seat, Status};
 
@@ -33,6 +37,7 @@ use crate::host::netns::NetNs;
 use crate::host::nft::Family;
 use crate::host::process::{Launch, Stream};
 use crate::host::programs::Program;
+use crate::host::secret::password;
 use crate::scenario::{BrokerKind, BrokerSettings};
 use std::io;
 use std::path::PathBuf;
@@ -60,10 +65,16 @@ pub struct LabSpec<'a> {
     pub router: RouterNs,
     /// Whether the trials' server addresses belong to a namespace for proxies; the brokers are behind it.
     pub proxied: bool,
+    /// Whether a fault needs what only namespaces have: a router of the run's own, brokers that are its children.
+    pub namespaces_only: bool,
+    /// Whether there is a second host with the same brokers, for the servers' addresses to move to.
+    pub standby: bool,
     /// The middlebox that the router is.
     pub middlebox: Option<BoxNet>,
     /// Virtual hosts of RabbitMQ beside `/`.
     pub vhosts: Vec<String>,
+    /// How many databases Redis has; 16 where it has more than that anyway.
+    pub databases: u32,
     /// Whether the tasks are in a PostgreSQL.
     pub database: bool,
 }
@@ -79,12 +90,17 @@ pub struct Lab {
     pub producer: NetNs,
     /// Where the proxies run: the trials' server addresses are here, and the broker is at [`ADMIN`].
     pub proxy: Option<NetNs>,
+    /// The host that takes the trials' server addresses over, behind the gateway [`STANDBY`].
+    pub standby: Option<NetNs>,
+    /// The brokers there, which nobody watches; logins are those of the first ones.
+    pub standby_brokers: Vec<Broker>,
     /// Where the subjects run, one an arm, in the plan's order.
     pub clients: Vec<NetNs>,
     /// The brokers, in the order of the settings; `BrokerKind::None` has none.
     pub brokers: Vec<Broker>,
     /// The database of the task store, where one was asked for.
     pub database: Option<Postgres>,
+    links: links::Links,
     /// What holds the hosts.
     place: Place,
 }
@@ -108,29 +124,31 @@ impl Lab {
     pub fn build(spec: &LabSpec<'_>, patience: &Patience) -> Result<Self, LabError> {
         let programs = Programs::locate(&spec.brokers.kinds)?;
         netns::validate(&spec.arms)?;
-        let network = netns::build(spec)?;
-        let mut brokers = Vec::new();
+        let network = netns::build(spec, patience.clock)?;
+        let mut sites = Vec::new();
+        for kind in spec.brokers.kinds.iter().copied().filter(|kind| *kind != BrokerKind::None) {
+            let password = password().map_err(|source| LabError::Io { kind, what: "make a password", source })?;
+            let dir = spec.work_dir.join(kind.name());
+            sites.push(Site { kind, ns: &network.server, dir, password: password.clone() });
+            if let Some(ns) = &network.standby {
+                sites.push(Site { kind, ns, dir: spec.work_dir.join("standby").join(kind.name()), password });
+            }
+        }
+        let started = &|site: &Site<'_>| match site.kind {
+            BrokerKind::Rabbitmq => rabbitmq::start(spec, &programs, site, patience),
+            _ => redis::start(spec, &programs, site, patience),
+        };
+        let (mut brokers, mut standby_brokers) = (Vec::new(), Vec::new());
         let mut database = None;
         std::thread::scope(|scope| {
             let starting = spec.database.then(|| scope.spawn(|| Postgres::start(spec, patience)));
-            let starts: Vec<_> = spec
-                .brokers
-                .kinds
-                .iter()
-                .filter_map(|kind| {
-                    let (programs, server) = (&programs, &network.server);
-                    match kind {
-                        BrokerKind::None => None,
-                        BrokerKind::Rabbitmq => Some(scope.spawn(|| rabbitmq::start(spec, programs, server, patience))),
-                        BrokerKind::Redis => Some(scope.spawn(|| redis::start(spec, programs, server, patience))),
-                    }
-                })
-                .collect();
+            let starts: Vec<_> = sites.iter().map(|site| scope.spawn(move || (site, started(site)))).collect();
             let mut first_error = None;
             for start in starts {
                 match start.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
-                    Ok(broker) => brokers.push(broker),
-                    Err(e) => first_error = first_error.or(Some(e)),
+                    (site, Ok(broker)) if std::ptr::eq(site.ns, &network.server) => brokers.push(broker),
+                    (_, Ok(broker)) => standby_brokers.push(broker),
+                    (_, Err(e)) => first_error = first_error.or(Some(e)),
                 }
             }
             match starting.map(|start| start.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))) {
@@ -140,8 +158,10 @@ impl Lab {
             }
             first_error.map_or(Ok(()), Err)
         })?;
-        let netns::Network { router, server, producer, proxy, clients } = network;
-        Ok(Self { router, server, producer, proxy, clients, brokers, database, place: Place::Namespaces })
+        drop(sites);
+        let netns::Network { router, server, producer, proxy, standby, clients, links } = network;
+        let place = Place::Namespaces;
+        Ok(Self { router, server, producer, proxy, standby, standby_brokers, clients, brokers, database, links, place })
     }
 
     /// Which packets pass between the hosts in the namespace [`Self::router`], and the name of the table for the cut where
@@ -165,6 +185,7 @@ impl Lab {
             Seat::Server => Some(&self.server),
             Seat::Producer => Some(&self.producer),
             Seat::Proxy => self.proxy.as_ref(),
+            Seat::Standby => self.standby.as_ref(),
             Seat::Nowhere => nowhere.as_ref(),
         };
         let host = host.ok_or_else(|| io::Error::other(format!("the lab has no place for {seat:?}")))?;
@@ -188,18 +209,35 @@ impl Lab {
         self.brokers.iter().find(|b| b.kind == kind)
     }
 
+    /// What stands in for what this kernel lacks, a line each.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.links.notes
+    }
+
     /// Ends every broker and lets the namespaces go; goes on past errors.
     ///
     /// # Errors
     /// All that went wrong.
     pub fn close(self) -> Result<(), Vec<LabError>> {
-        let mut errors: Vec<LabError> = self.brokers.into_iter().flat_map(Broker::close).collect();
+        let all = self.brokers.into_iter().chain(self.standby_brokers);
+        let mut errors: Vec<LabError> = all.flat_map(Broker::close).collect();
         errors.extend(self.database.into_iter().flat_map(Postgres::close));
         if let Place::Docker(containers) = self.place {
             errors.extend(containers.close());
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
+}
+
+/// Where a broker of the run is.
+struct Site<'a> {
+    kind: BrokerKind,
+    ns: &'a NetNs,
+    /// Its files.
+    dir: PathBuf,
+    /// Of the run's own login there.
+    password: String,
 }
 
 /// The programs that a lab needs, found beforehand.

@@ -1,7 +1,8 @@
 //! The lab's namespaces, links, addresses and routes.
 
+use super::links::{self, Links};
 use super::{LabError, LabSpec, MAX_ARMS, MAX_TRIALS_OF_ARM};
-use crate::host::netem::Netem;
+use crate::host::clock::Clock;
 use crate::host::netlink::{Mac, Op, apply, link_names};
 use crate::host::netns::NetNs;
 use crate::scenario::Link;
@@ -17,6 +18,10 @@ pub const PRODUCER: Ipv4Addr = Ipv4Addr::new(10, 250, 0, 2);
 
 /// The proxies' own address.
 const PROXY_LINK: Ipv4Addr = Ipv4Addr::new(10, 249, 0, 2);
+/// The gateway to the host that takes the servers' addresses over.
+pub const STANDBY: Ipv4Addr = Ipv4Addr::new(10, 248, 0, 2);
+/// The router's link to the servers.
+pub const TO_SERVERS: &str = "server";
 const SERVER_LINK: Ipv4Addr = Ipv4Addr::new(10, 252, 0, 2);
 /// All servers' addresses: 10.128.0.0/10.
 pub(super) const SERVERS: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 128, 0, 0), 10);
@@ -55,10 +60,12 @@ pub enum RouterNs {
 }
 
 pub(super) struct Network {
+    pub links: Links,
     pub router: NetNs,
     pub server: NetNs,
     pub producer: NetNs,
     pub proxy: Option<NetNs>,
+    pub standby: Option<NetNs>,
     pub clients: Vec<NetNs>,
 }
 
@@ -87,23 +94,23 @@ pub(super) fn clients_of(k: usize) -> Ipv4Addr {
 }
 
 /// 10.(128+k).0.0/16.
-fn servers_of(k: usize) -> Ipv4Addr {
+pub(super) fn servers_of(k: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 128 + k as u8, 0, 0)
 }
 
 /// A leaf of the star around the router: its link's network is a /30 with the router at .1 and the leaf at .2.
-struct Leaf<'a> {
-    ns: &'a NetNs,
+pub(super) struct Leaf<'a> {
+    pub ns: &'a NetNs,
     /// Name of the router's end.
-    link: String,
+    pub link: String,
     /// Name of the leaf's end.
-    own_link: String,
+    pub own_link: String,
     /// The leaf's own address.
-    address: Ipv4Addr,
+    pub address: Ipv4Addr,
     /// Numbers the hardware addresses, with the next one.
-    number: u8,
+    pub number: u8,
     /// Which kind of leaf it is, for the same.
-    group: u8,
+    pub group: u8,
 }
 
 impl Leaf<'_> {
@@ -117,7 +124,7 @@ impl Leaf<'_> {
     }
 
     /// In the router: the pair, its address, the neighbour.
-    fn router_ops(&self) -> Vec<Op> {
+    pub fn router_ops(&self) -> Vec<Op> {
         let link = self.link.clone();
         vec![
             Op::Veth {
@@ -134,7 +141,7 @@ impl Leaf<'_> {
     }
 
     /// In the leaf, once the pair is there.
-    fn own_ops(&self) -> Vec<Op> {
+    pub fn own_ops(&self) -> Vec<Op> {
         let link = || self.own_link.clone();
         vec![
             Op::Address { link: link(), address: self.address, prefix: 30 },
@@ -159,7 +166,7 @@ pub(super) fn base_ops() -> Vec<Op> {
     ops
 }
 
-pub(super) fn build(spec: &LabSpec<'_>) -> Result<Network, LabError> {
+pub(super) fn build(spec: &LabSpec<'_>, clock: Clock) -> Result<Network, LabError> {
     let router = match spec.router {
         RouterNs::New => NetNs::create("router"),
         RouterNs::Current => NetNs::current("router"),
@@ -173,6 +180,7 @@ pub(super) fn build(spec: &LabSpec<'_>) -> Result<Network, LabError> {
     let create = |name: &str| NetNs::create(name).map_err(LabError::Network);
     let (server, producer) = (create("server")?, create("producer")?);
     let proxy = spec.proxied.then(|| create("proxy")).transpose()?;
+    let standby = spec.standby.then(|| create("standby")).transpose()?;
     let clients = spec.arms.iter().map(|arm| create(&arm.name)).collect::<Result<Vec<_>, _>>()?;
 
     let mut ops = base_ops();
@@ -185,17 +193,9 @@ pub(super) fn build(spec: &LabSpec<'_>) -> Result<Network, LabError> {
         apply(ns, &base_ops()).map_err(LabError::Network)?;
         set_sysctls(ns, arm)?;
     }
-    let network = Network { router, server, producer, proxy, clients };
+    let mut network = Network { router, server, producer, proxy, standby, clients, links: Links::default() };
     wire(spec, &network).map_err(LabError::Network)?;
-    for (k, arm) in spec.arms.iter().enumerate() {
-        if let Some(link) = &arm.link {
-            shape(k, link, &network.router, &network.server).map_err(|e| match e.kind() {
-                // The kernel's word for a discipline that it has not; the links are there, they were just made.
-                std::io::ErrorKind::NotFound => LabError::NoNetem { arm: arm.name.clone() },
-                _ => LabError::Network(e),
-            })?;
-        }
-    }
+    network.links = links::shape(&spec.arms, &network.router, &network.server, clock)?;
     Ok(network)
 }
 
@@ -214,35 +214,6 @@ fn track(middlebox: &BoxNet, router: &NetNs) -> Result<(), LabError> {
     })
 }
 
-/// Puts an arm's link into the router, on what leaves it: never on an end's own queue, whose drops an end would notice.
-///
-/// To the client that is the arm's own link. To the broker it is one that is made for it, with a way of its own to the
-/// server, so that neither another arm nor the producer passes there.
-fn shape(k: usize, link: &Link, router: &NetNs, server: &NetNs) -> std::io::Result<()> {
-    let netem = Netem {
-        delay: link.delay,
-        jitter: link.jitter,
-        loss: link.loss,
-        reorder: link.reorder,
-        rate_bytes: link.rate_bits.map(|bits| bits / 8),
-    };
-    if link.to_client {
-        apply(router, &[Op::Netem { link: format!("arm{k}"), netem }])?;
-    }
-    if link.to_broker {
-        // Checked by `validate`: k is below 64.
-        let number = k as u8;
-        let (name, address) = (format!("line{k}"), Ipv4Addr::new(10, 253, number, 2));
-        let leaf = Leaf { ns: server, link: name.clone(), own_link: name.clone(), address, number, group: 1 };
-        let mut ops = leaf.router_ops();
-        ops.push(Op::Route { to: servers_of(k), prefix: 16, via: address, source: None });
-        ops.push(Op::Netem { link: name, netem });
-        apply(router, &ops)?;
-        apply(server, &leaf.own_ops())?;
-    }
-    Ok(())
-}
-
 pub(super) fn set_sysctls(ns: &NetNs, arm: &ArmNet) -> Result<(), LabError> {
     for (name, value) in &arm.sysctl {
         apply(ns, &[sysctl(&format!("ipv4.{name}"), *value)]).map_err(|source| LabError::Sysctl {
@@ -255,14 +226,27 @@ pub(super) fn set_sysctls(ns: &NetNs, arm: &ArmNet) -> Result<(), LabError> {
     Ok(())
 }
 
+/// A host that answers at the servers' addresses.
+fn host_of_brokers(leaf: &Leaf<'_>) -> Vec<Op> {
+    let mut ops = base_ops();
+    // Thousands of clients connect at once: no queue of the kernel may be shorter than the broker's own.
+    ops.push(sysctl("core.somaxconn", 65_535));
+    ops.push(sysctl("ipv4.tcp_max_syn_backlog", 65_535));
+    // By ARP it answers for its link's own address alone: one that is asked for is one that nobody has any more.
+    ops.push(sysctl("ipv4.conf.all.arp_ignore", 1));
+    ops.extend(leaf.own_ops());
+    ops.push(Op::Local { to: SERVERS.0, prefix: SERVERS.1 });
+    ops
+}
+
 fn wire(spec: &LabSpec<'_>, network: &Network) -> std::io::Result<()> {
-    let Network { router, server, producer, proxy, clients } = network;
+    let Network { router, server, producer, proxy, standby, clients, .. } = network;
     let route = |(to, prefix): (Ipv4Addr, u8), via: Ipv4Addr| Op::Route { to, prefix, via, source: None };
     let everywhere = (Ipv4Addr::UNSPECIFIED, 0);
 
     let leaf = Leaf {
         ns: server,
-        link: "server".into(),
+        link: TO_SERVERS.into(),
         own_link: "eth0".into(),
         address: SERVER_LINK,
         number: 254,
@@ -274,15 +258,25 @@ fn wire(spec: &LabSpec<'_>, network: &Network) -> std::io::Result<()> {
     }
     ops.push(route((ADMIN, 32), SERVER_LINK));
     apply(router, &ops)?;
-    let mut ops = base_ops();
-    // Thousands of clients connect at once: no queue of the kernel may be shorter than the broker's own.
-    ops.push(sysctl("core.somaxconn", 65_535));
-    ops.push(sysctl("ipv4.tcp_max_syn_backlog", 65_535));
-    ops.extend(leaf.own_ops());
-    ops.push(Op::Local { to: SERVERS.0, prefix: SERVERS.1 });
+    let mut ops = host_of_brokers(&leaf);
     ops.push(Op::Address { link: "lo".into(), address: ADMIN, prefix: 32 });
     ops.push(route(everywhere, leaf.gateway()));
     apply(server, &ops)?;
+
+    if let Some(standby) = standby {
+        let leaf = Leaf {
+            ns: standby,
+            link: "standby".into(),
+            own_link: "eth0".into(),
+            address: STANDBY,
+            number: 251,
+            group: 0,
+        };
+        apply(router, &leaf.router_ops())?;
+        let mut ops = host_of_brokers(&leaf);
+        ops.push(route(everywhere, leaf.gateway()));
+        apply(standby, &ops)?;
+    }
 
     if let Some(proxy) = proxy {
         let leaf = Leaf {

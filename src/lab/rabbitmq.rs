@@ -3,11 +3,10 @@
 use super::broker::{Broker, Patience, wait_ready};
 use super::code_path::CodePath;
 use super::running::Running;
-use super::{LabError, LabSpec, Programs, amqp};
+use super::{LabError, LabSpec, Programs, Site, amqp};
 use crate::host::netns::NetNs;
 use crate::host::process::{Launch, Stream};
 use crate::host::programs::Program;
-use crate::host::secret::password;
 use crate::scenario::{BrokerKind, BrokerSettings};
 use crate::units::Setting;
 use serde_json::json;
@@ -35,7 +34,7 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 pub(super) fn start(
     spec: &LabSpec<'_>,
     programs: &Programs,
-    server: &NetNs,
+    site: &Site<'_>,
     patience: &Patience,
 ) -> Result<Broker, LabError> {
     let (Some(program), Some(epmd)) = (&programs.rabbitmq, &programs.epmd) else {
@@ -45,22 +44,22 @@ pub(super) fn start(
         });
     };
     let io = |what: &'static str| move |source: io::Error| LabError::Io { kind: KIND, what, source };
-    let password = password().map_err(io("make a password"))?;
-    let files = Files::new(spec.work_dir.join("rabbitmq"), CodePath::find(program, PATH));
-    files.write(spec.brokers, &spec.vhosts, &password).map_err(io("write its files"))?;
+    let Site { ns: server, dir, password, .. } = site;
+    let files = Files::new(dir.clone(), CodePath::find(program, PATH));
+    files.write(spec.brokers, &spec.vhosts, password).map_err(io("write its files"))?;
     // Before it and as a child of our own: the one that Erlang would start detaches and outlives the broker.
     let epmd = start_epmd(epmd, &spec.run_id, &files, server, patience)?;
     let mut launch = Launch::new(program);
     launch.env = files.environment(&spec.run_id, spec.nofile);
     launch.only_env = true;
     launch.cwd = Some(files.dir.clone());
-    launch.netns = Some(server.clone());
+    launch.netns = Some((*server).clone());
     launch.nofile = Some(spec.nofile);
     (launch.stdout, launch.stderr) = (Stream::File(files.output()), Stream::File(files.output()));
-    let mut process: Running = launch.spawn().map_err(io("start it"))?.into();
+    let mut process: Running = launch.clone().spawn().map_err(io("start it"))?.into();
     let log = files.log();
     let port = KIND.port();
-    let handshake = |stream: &mut TcpStream| amqp::log_in(stream, USER, &password);
+    let handshake = |stream: &mut TcpStream| amqp::log_in(stream, USER, password);
     let startup = wait_ready(KIND, port, &mut process, server, patience, &[&log, &files.output()], handshake)?;
     Ok(Broker {
         kind: KIND,
@@ -71,9 +70,18 @@ pub(super) fn start(
         unlike_stock: Some(files.unlike_stock()),
         log,
         process,
+        control: Some(Launch {
+            program: program.with_file_name("rabbitmqctl"),
+            env: launch.env.clone(),
+            only_env: true,
+            cwd: launch.cwd.clone(),
+            netns: launch.netns.clone(),
+            ..Launch::new(program)
+        }),
+        launch: Some(launch),
         helpers: vec![epmd],
         dir: files.dir,
-        password,
+        password: password.clone(),
     })
 }
 

@@ -18,6 +18,8 @@ pub enum Seat {
     Producer,
     /// Between the subjects and the brokers.
     Proxy,
+    /// Beside the brokers of the host that takes the address over.
+    Standby,
     /// Nowhere: it has no network at all.
     Nowhere,
 }

@@ -6,6 +6,7 @@
 //! their connections' names.
 
 pub mod broker_log;
+mod door;
 mod ends;
 mod polled;
 pub mod redis_clients;
@@ -17,6 +18,7 @@ mod trace_pipe;
 mod tracepoint;
 mod traces;
 
+pub use door::Door;
 pub use ends::{KernelEnd, KernelEnds};
 pub use polled::{PolledEnd, PolledEnds};
 pub use sock_diag::{SockDiag, SockDiagError, States};

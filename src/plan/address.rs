@@ -11,9 +11,6 @@ pub use crate::scenario::MAX_ARMS;
 /// The most trials of an arm, 30,000: third octets 128 to 247, 250 hosts each.
 pub use crate::scenario::MAX_TRIALS;
 
-/// Where the producer finds the brokers: a server address outside every trial's range.
-pub const PRODUCER_TARGET: Ipv4Addr = Ipv4Addr::new(10, 192, 0, 1);
-
 fn pair(base: u8, arm: usize, index: u32) -> Option<Ipv4Addr> {
     if arm >= MAX_ARMS || index >= MAX_TRIALS {
         return None;
@@ -44,12 +41,6 @@ pub fn client_network(arm: usize) -> Option<(Ipv4Addr, u8)> {
     Some((Ipv4Addr::new(10, second, 0, 0), 16))
 }
 
-/// The network that is local to the server namespace, as address and prefix length.
-#[must_use]
-pub fn server_network() -> (Ipv4Addr, u8) {
-    (Ipv4Addr::new(10, 128, 0, 0), 10)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +62,5 @@ mod tests {
     fn no_two_trials_share_an_address() {
         let all: HashSet<_> = (0..MAX_TRIALS).flat_map(|j| [client(7, j), server(7, j)]).collect();
         assert_eq!(all.len(), 2 * MAX_TRIALS as usize);
-        assert!(!all.contains(&Some(PRODUCER_TARGET)));
     }
 }

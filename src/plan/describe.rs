@@ -77,8 +77,10 @@ pub fn describe(plan: &Plan) -> Description {
     let mut namespaces = vec!["router".to_string(), "server".to_string()];
     namespaces.extend(arms.iter().map(|arm| format!("client {}", arm.name)));
     namespaces.extend(with_producer.then(|| "producer".to_string()));
-    let proxied = scenario.faults.iter().any(|fault| fault.act == Some(Act::FreezeProxy));
+    let proxied = scenario.faults.iter().any(|fault| fault.act.is_some_and(Act::in_proxy));
     namespaces.extend(proxied.then(|| "proxy".to_string()));
+    let standby = scenario.faults.iter().any(|fault| fault.act == Some(Act::FailOver));
+    namespaces.extend(standby.then(|| "standby".to_string()));
     let mut processes = vec!["supervisor, first process of its own PID namespace".to_string(), "engine".to_string()];
     processes.extend(scenario.broker.kinds.iter().map(|kind| match kind {
         BrokerKind::None => format!("embedded peer on port {}", kind.port()),
@@ -86,6 +88,8 @@ pub fn describe(plan: &Plan) -> Description {
         BrokerKind::Redis => format!("redis-server on port {}, private data directory", kind.port()),
     }));
     processes.extend(with_producer.then(|| "producer of the numbered messages".to_string()));
+    processes
+        .extend(standby.then(|| "the same brokers once more, on the host that takes their address over".to_string()));
     let programs = plan.trials.iter().filter(|t| scenario.arms[t.arm].settings.subject.is_command()).count();
     processes.extend((programs > 0).then(|| format!("{programs} process trees of clients from outside, one a trial")));
     processes.extend(
@@ -114,7 +118,11 @@ pub fn describe(plan: &Plan) -> Description {
         "root, or unprivileged user namespaces".to_string(),
         "network, PID and mount namespaces; nftables and veth inside them".to_string(),
     ];
-    privileges.extend(links().next().map(|_| "netem in the kernel (sch_netem), for the arms' links".to_string()));
+    privileges.extend(
+        links()
+            .next()
+            .map(|_| "netem in the kernel (sch_netem) for the arms' links; loss and rate do without".to_string()),
+    );
     privileges.push("nothing of the host's own network is touched".to_string());
     Description {
         scenario: scenario.name.clone(),
@@ -123,7 +131,13 @@ pub fn describe(plan: &Plan) -> Description {
         predictions: predictions(plan),
         // Every namespace but the router's and the reaper's, which needs none, hangs on a pair of its own.
         veth_pairs: pairs + lines,
-        routes: plan.trials.len() + 2 * arms.len() + 2 + 2 * usize::from(with_producer) + usize::from(proxied) + lines,
+        routes: plan.trials.len()
+            + 2 * arms.len()
+            + 2
+            + 2 * usize::from(with_producer)
+            + usize::from(proxied)
+            + usize::from(standby)
+            + lines,
         table: "one nftables table (family ip) in the router's namespace, owned by the engine's socket".to_string(),
         privileges,
         connections: plan.trials.len(),
@@ -183,7 +197,7 @@ fn fault_line(fault: &crate::scenario::Fault) -> String {
     if let Some(act) = fault.act {
         let whom = match act {
             _ if act.hits_all() => "every connection at once",
-            Act::FreezeProxy => scope,
+            _ if act.in_proxy() => scope,
             _ => "each connection by itself",
         };
         return format!("{name}: {}, {whom}, {at}{healed}", act.words());

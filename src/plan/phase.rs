@@ -18,7 +18,7 @@ pub fn longest_period(settings: &Settings, broker: &BrokerSettings, load_interva
     let keepalive = settings.keepalive.map(|keepalive| keepalive.idle.max(keepalive.interval));
     // A blocking BRPOP asks the server to answer within half of the read timeout.
     let poll = settings.read_timeout.get().filter(|_| settings.subject == SubjectKind::RedisBlocking).map(|t| t / 2);
-    let longest = [heartbeat, keepalive, poll, load_interval].into_iter().flatten().max();
+    let longest = [heartbeat, keepalive, poll, settings.ping, load_interval].into_iter().flatten().max();
     longest.unwrap_or(LEAST).clamp(LEAST, MOST)
 }
 

@@ -215,11 +215,7 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
         // Its peer answers the single messages of a slow writer at once.
         SubjectKind::TcpWriter if arm.settings.peer_reads => ROUND_TRIP,
         // The last segments before a window closes are acknowledged late: RTO 216 ms at the median.
-        SubjectKind::TcpWriter
-        | SubjectKind::Lapin
-        | SubjectKind::RedisBlocking
-        | SubjectKind::AmqpBlocking
-        | SubjectKind::Celery => ROUND_TRIP + DELAYED_ACK,
+        _ => ROUND_TRIP + DELAYED_ACK,
     };
     let jiffy = Duration::from_secs_f64(1.0 / f64::from(machine.hz.unwrap_or(250).max(1)));
     // What was silent for so long that it was forgotten has heard nothing for as long.
@@ -331,7 +327,7 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
             settings.subject
         ));
     }
-    if fault.act == Some(Act::KillBroker) {
+    if fault.act.is_some_and(Act::ends_processes) {
         return Err("the broker's kernel ends the connection, at once or when it is spoken to".to_string());
     }
     if let Some(middlebox) = fault.middlebox.filter(|middlebox| !middlebox.silent()) {
@@ -342,7 +338,18 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
                 .to_string()
         });
     }
-    if fault.act == Some(Act::RebootHost) {
+    if fault.act == Some(Act::AlarmBroker) {
+        return Err("nothing of the connection is wrong: whoever publishes is blocked".to_string());
+    }
+    if fault.act == Some(Act::WithholdReply) {
+        return Err("the next reply begins to arrive; the model knows silence from the fault on".to_string());
+    }
+    if fault.act == Some(Act::VanishHost) {
+        return Err(
+            "the router answers with ICMP host unreachable, which undoes back-off; the model knows silence".to_string()
+        );
+    }
+    if fault.act.is_some_and(Act::forgets) && fault.drop.is_none() {
         return Err(
             "the broker's kernel answers the next segment with a RST; the model knows no connection that is forgotten"
                 .to_string(),
@@ -350,6 +357,10 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
     }
     if fault.repeat.is_some() {
         return Err("the fault comes again; the model knows one cut".to_string());
+    }
+    if settings.ping.is_some() && settings.read_timeout != Setting::None {
+        return Err("a PING's reply is waited for from the PING on; the model knows reads that are always outstanding"
+            .to_string());
     }
     if let Some(trigger) = fault.trigger {
         return Err(format!("the cut waits for what the connection does (`{}`)", trigger.name()));
@@ -390,10 +401,10 @@ fn lives_until_the_cut(case: &Case, cut: Duration) -> Result<(), String> {
 fn kind(fault: &Fault) -> FaultKind {
     match fault.act {
         Some(Act::FreezeBroker) => return FaultKind::FrozenPeer,
-        Some(Act::FreezeProxy) => return FaultKind::FrozenProxy,
+        Some(Act::FreezeProxy | Act::SwallowProxy) => return FaultKind::FrozenProxy,
         // The client hears nothing, and nothing that it sends gets through. What the broker is told stays with the broker.
         Some(Act::ForgetEntry) => return FaultKind::Both,
-        Some(Act::KillBroker | Act::RebootHost) | None => {}
+        Some(_) | None => {}
     }
     match (fault.drop.to_broker, fault.drop.to_client) {
         (true, true) => FaultKind::Both,
@@ -412,7 +423,11 @@ fn settings(scenario: &Scenario, arm: &Arm) -> timers::Settings {
         SubjectKind::Lapin => (timers::Subject::Lapin, timers::BrokerKind::RabbitMq),
         SubjectKind::AmqpBlocking => (timers::Subject::AmqpBlocking, timers::BrokerKind::RabbitMq),
         SubjectKind::RedisBlocking => (timers::Subject::RedisBlocking, timers::BrokerKind::Redis),
-        SubjectKind::Celery => (timers::Subject::Celery, timers::BrokerKind::RabbitMq),
+        // The model is not asked about whole workers of somebody else's; `refuse` says so.
+        kind => match kind.broker() {
+            BrokerKind::Redis => (timers::Subject::RedisPy, timers::BrokerKind::Redis),
+            _ => (timers::Subject::Celery, timers::BrokerKind::RabbitMq),
+        },
     };
     let stock = timers::Settings::stock(subject, broker);
     let consumer_timeout = scenario.broker.consumer_timeout.map_or(stock.peer.consumer_timeout, Setting::After);
@@ -468,7 +483,7 @@ fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Durati
             conditions.window_closed_for = Some(closed.saturating_sub(FILLING));
             conditions.window_closed_spread = FILLING.min(closed);
         }
-        SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::Celery => {
+        kind if kind.broker() == BrokerKind::Rabbitmq => {
             traffic.broker_messages = load;
             traffic.client_acks = load.is_some();
             traffic.ack_after =
@@ -478,7 +493,12 @@ fn conditions(scenario: &Scenario, arm: &Arm, trial: &Trial, load: Option<Durati
                 conditions.state = State::InFlight;
             }
         }
-        SubjectKind::RedisBlocking => {
+        // A PING and its reply.
+        SubjectKind::RedisBlocking if arm.settings.ping.is_some() => {
+            traffic.client_messages = arm.settings.ping;
+            traffic.broker_messages = arm.settings.ping;
+        }
+        _ => {
             // An idle BRPOP is answered after half of the read timeout, and followed by the next one.
             let answered = arm.settings.read_timeout.get().map(|limit| limit / 2 + REDIS_TICK);
             traffic.broker_messages = [load, answered].into_iter().flatten().min();

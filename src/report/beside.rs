@@ -38,7 +38,7 @@ pub(super) fn published(plan: &Plan, judged: &Judged, cells: &[CellRows]) -> Opt
         StuckBeside {
             arm: arm.name.clone(),
             fault: fault.name().to_string(),
-            scope: fault.scope.name().to_string(),
+            scope: fault.reach().to_string(),
             n: stuck.len(),
             mean_s: over_all(stuck.iter().sum()),
             median_s: plain_quantile(&stuck, 0.5),

@@ -4,6 +4,7 @@ use super::CellRows;
 use super::asked;
 use super::beside;
 use super::ledger;
+use super::made;
 use super::sentences;
 use super::silence;
 use super::summary::{
@@ -12,7 +13,7 @@ use super::summary::{
 use crate::events::{Event, Kind};
 use crate::plan::Plan;
 use crate::scenario::{Arm, Fault};
-use crate::stats::{Observation, Share, Spread, plain_quantile, spread};
+use crate::stats::{Observation, Share, Spread, mean, plain_quantile, spread};
 use crate::store::{ArmOptions, Brackets, EffectiveCount, RunInfo};
 use crate::units::{Offset, TrialId};
 use crate::verdict::gate::{GateResult, exit_code, judge_gates};
@@ -44,6 +45,8 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged, rows: &[
         cells: cells(&run.plan, judged, rows),
         tasks: beside::tasks(&run.plan),
         published: beside::published(&run.plan, judged, rows),
+        attribution: made::cells(&run.plan, judged, rows),
+        published_words: made::published(&run.plan),
         ledger: ledger::of(&judged.account, &judged.trials.iter().map(|r| r.trial).collect()),
         void_reasons: void_reasons(&judged.trials),
         gates: gates.iter().map(gate).collect(),
@@ -131,7 +134,7 @@ fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) 
         subject: arm.settings.subject.name().to_string(),
         broker: arm.settings.subject.broker().name().to_string(),
         fault: fault.name().to_string(),
-        scope: fault.scope.name().to_string(),
+        scope: fault.reach().to_string(),
         control: fault.is_control(),
         counts,
         detected_share: (!certified.is_empty()).then(|| Share::of(counts.detected, certified.len())),
@@ -151,8 +154,15 @@ fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) 
         unexercised_to_client: unexercised(&|r| r.offered_to_client),
         predicted: predicted(rows),
         messages: (!messages.is_empty()).then(|| message_counts(messages)),
+        attempts_mean: attempts_mean(rows),
         ledger: None,
     }
+}
+
+/// Connections and attempts of a trial on average, the one under test included; `None` where none counts.
+fn attempts_mean(rows: &[&TrialRow]) -> Option<f64> {
+    let counted: Vec<f64> = rows.iter().filter(|r| r.outcome != Outcome::Void).map(|r| r.attempts as f64).collect();
+    mean(&counted).map(|m| m.value_s)
 }
 
 /// Whether the kernel gave the connection up while the trial was watched. A moment after that it is the harness that closes
@@ -264,6 +274,7 @@ fn gate(result: &GateResult) -> GateSummary {
         n: result.n,
         unknown: result.unknown,
         interval: result.interval,
+        of_difference: result.interval.is_some() && result.gate.no_worse.is_some(),
         level: result.gate.confidence.or(result.gate.no_worse.as_ref().map(|_| 0.95)),
         needed: result.needed,
         why: result.why.clone(),

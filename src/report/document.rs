@@ -4,7 +4,9 @@
 use super::beside;
 use super::cells;
 use super::ledger;
+use super::made;
 use super::options;
+use super::price;
 use super::sentences;
 use super::silence;
 use super::summary::Summary;
@@ -107,6 +109,8 @@ pub(super) fn sections(summary: &Summary) -> Vec<Section> {
         silence::section(summary),
         far_ends(summary),
         messages(summary),
+        made::section(summary),
+        price::section(summary),
         ledger::section(summary),
         void(summary),
         Some(exactness(summary)),

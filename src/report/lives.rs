@@ -1,8 +1,10 @@
 //! Single trials, told moment by moment: a few typical ones of each arm and fault, and the odd ones out.
 
 use super::Report;
+use super::looks;
 use super::sentences;
 use super::text::{plain, seconds};
+use crate::events::Event;
 use crate::units::Offset;
 use crate::verdict::{ConnectionRow, Outcome, TrialRow};
 
@@ -12,12 +14,13 @@ pub(super) enum Lane {
     Path,
     Client,
     Kernel,
+    Socket,
     Broker,
     Message,
 }
 
 impl Lane {
-    pub const ALL: [Self; 5] = [Self::Path, Self::Client, Self::Kernel, Self::Broker, Self::Message];
+    pub const ALL: [Self; 6] = [Self::Path, Self::Client, Self::Kernel, Self::Socket, Self::Broker, Self::Message];
 
     /// What stands beside the lane.
     pub fn name(self) -> &'static str {
@@ -25,6 +28,7 @@ impl Lane {
             Self::Path => "path",
             Self::Client => "client",
             Self::Kernel => "kernel",
+            Self::Socket => "socket",
             Self::Broker => "broker",
             Self::Message => "message",
         }
@@ -62,7 +66,7 @@ pub(super) struct Life {
 pub(super) const MOST: usize = 12;
 
 /// The chosen trials: of each cell the one at the median, then the slowest and the first censored ones, up to [`MOST`].
-pub(super) fn chosen(report: &Report) -> Vec<Life> {
+pub(super) fn chosen(report: &Report, events: &[Event]) -> Vec<Life> {
     let rows = &report.judged.trials;
     let mut picks: Vec<(usize, usize, &'static str)> = Vec::new();
     for (rank, reason) in ["median", "first that was censored", "slowest"].into_iter().enumerate() {
@@ -87,13 +91,24 @@ pub(super) fn chosen(report: &Report) -> Vec<Life> {
     picks.sort_by_key(|(index, rank, _)| (*rank, *index));
     picks.truncate(MOST);
     picks.sort_by_key(|(index, ..)| *index);
-    picks.into_iter().filter_map(|(index, _, reason)| life(report, &rows[index], reason)).collect()
+    let cuts = picks.iter().filter_map(|(index, ..)| {
+        let row = &rows[*index];
+        Some((row.trial, (row.fault_applied_s?, row.local)))
+    });
+    let mut more = looks::moments(events, &cuts.collect());
+    let one = |(index, _, reason): (usize, usize, &'static str)| {
+        let row = &rows[index];
+        life(report, row, reason, more.remove(&row.trial).unwrap_or_default())
+    };
+    picks.into_iter().filter_map(one).collect()
 }
 
-fn life(report: &Report, row: &TrialRow, chosen: &'static str) -> Option<Life> {
+fn life(report: &Report, row: &TrialRow, chosen: &'static str, more: Vec<Moment>) -> Option<Life> {
     let cut = row.fault_applied_s?;
     let connections = report.judged.connections.iter().filter(|c| c.trial == row.trial);
-    let moments = moments(row, connections, cut);
+    let mut moments = moments(row, connections, cut);
+    moments.extend(more);
+    moments.sort_by(|a, b| a.at_s.total_cmp(&b.at_s).then(a.lane.cmp(&b.lane)));
     let until_s = row.ended_s.map_or(0.0, |end| since(end, cut));
     let last = moments.last().map_or(0.0, |m| m.at_s);
     let label = format!(
@@ -149,7 +164,6 @@ fn moments<'r>(row: &TrialRow, connections: impl Iterator<Item = &'r ConnectionR
         let why = if c.error.is_empty() { String::new() } else { format!(": {}", plain(&c.error)) };
         add(Lane::Client, c.app_end_s, "failed to reconnect", format!("an attempt to reconnect failed{why}"), None);
     }
-    moments.sort_by(|a, b| a.at_s.total_cmp(&b.at_s).then(a.lane.cmp(&b.lane)));
     moments
 }
 

@@ -15,9 +15,12 @@ mod html;
 mod junit;
 mod ledger;
 mod lives;
+mod looks;
+mod made;
 mod markdown;
 mod options;
 mod picture;
+mod price;
 mod sentences;
 mod silence;
 mod summary;
@@ -25,6 +28,7 @@ mod tables;
 mod terminal;
 mod text;
 
+pub use made::{MadeBy, MadeSummary};
 pub use silence::WatcherSummary;
 pub use summary::{
     AnomalyCount, CellSummary, Counts, GateSummary, LedgerSummary, MessageCounts, NamedCount, Predicted,
@@ -37,6 +41,7 @@ use crate::events::Event;
 use crate::scenario::ReaperSettings;
 use crate::stats::{HlogError, write_hlog};
 use crate::store::RunInfo;
+use crate::units::hide_secrets;
 use crate::verdict::{Judged, judge};
 
 /// One arm under one fault, and its trials.
@@ -59,6 +64,8 @@ pub struct Report {
     pub summary: Summary,
     /// The rows of each cell of the summary.
     cells: Vec<CellRows>,
+    /// Single trials, moment by moment.
+    lives: Vec<lives::Life>,
     /// The scenario file.
     source: String,
     /// The fallback that cleans up.
@@ -72,8 +79,10 @@ impl Report {
         let judged = judge(&run.plan, events).in_lab(&run.lab);
         let cells = build::cell_rows(&run.plan, &judged);
         let summary = build::summary(run, events, &judged, &cells);
-        let (source, reaper) = (run.scenario.text.clone(), run.plan.scenario.reaper.clone());
-        Self { judged, summary, cells, source, reaper }
+        let (source, reaper) = (hide_secrets(&run.scenario.text).into_owned(), run.plan.scenario.reaper.clone());
+        let mut report = Self { judged, summary, cells, lives: Vec::new(), source, reaper };
+        report.lives = lives::chosen(&report, events);
+        report
     }
 
     /// The exit code that the gates ask for: 0, 1 or 4.

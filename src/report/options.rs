@@ -6,6 +6,7 @@ use super::text::{NOTHING, plain};
 use crate::events::EffectiveOptions;
 use crate::scenario::Settings;
 use crate::store::ArmOptions;
+use crate::units::hide_secrets;
 
 /// The table, one row an arm.
 pub(super) fn section(summary: &Summary) -> Section {
@@ -37,10 +38,29 @@ fn asked(s: &Settings) -> String {
         format!("tcp_user_timeout {}", s.tcp_user_timeout),
     ];
     parts.extend(s.heartbeat.map(|h| format!("heartbeat {h}")));
+    parts.extend(s.heartbeat_thread.map(|t| format!("heartbeat_thread {}", word(&t))));
+    parts.extend(s.sync_call.map(|c| format!("sync_call {}", word(&c))));
     parts.extend(s.prefetch.map(|p| format!("prefetch {p}")));
+    parts.extend(s.ack.map(|a| format!("ack {}", word(&a))));
+    parts.extend((!s.peer_reads).then(|| "peer_reads false".to_string()));
+    parts.extend(s.link.map(|l| format!("link {}", serde_json::to_string(&l).unwrap_or_default())));
     parts.extend(s.frame_max.map(|f| format!("frame_max {f}")));
     parts.extend(s.sysctl.iter().map(|(key, value)| format!("sysctl.{key} {value}")));
+    parts.extend(s.client.iter().map(|(key, value)| format!("client.{} {}", plain(key), plain(&hidden(key, value)))));
     parts.join(", ")
+}
+
+/// The value of a client's own option; of one that names a secret, and of an address, not what it hides.
+fn hidden(key: &str, value: &serde_json::Value) -> String {
+    let pair = format!("{key}={value}");
+    let shown = hide_secrets(&pair);
+    shown.strip_prefix(key).and_then(|rest| rest.strip_prefix('=')).unwrap_or_default().to_string()
+}
+
+/// A value of a closed list as the scenario writes it.
+fn word(value: &impl serde::Serialize) -> String {
+    let text = serde_json::to_value(value).ok().and_then(|v| v.as_str().map(String::from));
+    text.unwrap_or_default()
 }
 
 /// Options as the kernel and the broker say they are.

@@ -231,12 +231,9 @@ fn sureness(gate: &GateSummary) -> String {
         let end = |value: f64| {
             if value.is_finite() && value.abs() < 1e300 { seconds_or_count(value) } else { "open".to_string() }
         };
-        text.push_str(&format!(
-            ", {} to {} with {} % on each side",
-            end(interval.lo),
-            end(interval.hi),
-            percent(level)
-        ));
+        let of = if gate.of_difference { "difference " } else { "" };
+        let (lo, hi) = (end(interval.lo), end(interval.hi));
+        text.push_str(&format!(", {of}{lo} to {hi} with {} % on each side", percent(level)));
     }
     if let Some(needed) = gate.needed {
         text.push_str(&format!("; about {} would decide", plural(needed, "trial")));

@@ -1,6 +1,7 @@
 //! The numbers of a run. Serialised as it stands this is `summary.json`; the keys are documented in
 //! `docs/run-directory.md`.
 
+use super::made::MadeSummary;
 use super::silence::WatcherSummary;
 use crate::stats::{Interval, Share, Spread};
 use crate::store::{ArmOptions, Brackets, Machine, MemoryUse, Tool};
@@ -38,6 +39,12 @@ pub struct Summary {
     /// Stuck durations from elsewhere, beside those of the run; `None` without them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published: Option<PublishedSummary>,
+    /// Which timer made the stuck durations, by the durations alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attribution: Vec<MadeSummary>,
+    /// What published figures say by themselves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub published_words: Vec<String>,
     /// What the ledger of all messages comes to; `None` without messages.
     pub ledger: Option<LedgerSummary>,
     /// Why trials are void, the most frequent first.
@@ -197,6 +204,8 @@ pub struct CellSummary {
     pub predicted: Option<Predicted>,
     /// The ledger; `None` without messages.
     pub messages: Option<MessageCounts>,
+    /// Connections and attempts of a trial on average, the one under test included.
+    pub attempts_mean: Option<f64>,
     /// What became of them, and what went wrong; `None` without messages.
     pub ledger: Option<LedgerSummary>,
 }
@@ -258,6 +267,9 @@ pub struct GateSummary {
     /// Where the gate asks how sure: the interval, of the value or of the difference to what it is held to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
+    /// Whether it is one of the difference.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub of_difference: bool,
     /// Its one-sided level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<f64>,

@@ -40,6 +40,11 @@ pub(super) fn load(
             "a tcp-writer writes at the rate of [load], and there is none; write `[load]` with `rate = \"1/s\"`";
         findings.error(at, own.name("subject"), problem);
     }
+    if settings.ping.is_some() && every.is_some() {
+        let problem = "the subject then takes no messages, and those of [load] would stay in the queue; write `load = \"off\"` in the arm";
+        let source = options.source("ping").unwrap_or(own);
+        findings.error(source.at("ping"), source.name("ping"), problem);
+    }
     let heartbeat = heartbeat_in_force(settings, broker);
     let blocks = settings.subject == SubjectKind::AmqpBlocking && settings.sync_call.is_none();
     if let Some(heartbeat) = heartbeat.filter(|_| blocks && settings.heartbeat_thread == Some(HeartbeatThread::Same))
@@ -87,8 +92,8 @@ pub(super) fn eta(
         return;
     }
     let mut say = |problem: &str| findings.error(load.at("eta"), load.name("eta"), problem);
-    if arms.iter().any(|(_, arm)| arm.settings.subject != SubjectKind::Celery) {
-        say("only a `celery` subject knows tasks with an ETA; remove it");
+    if arms.iter().any(|(_, arm)| !matches!(arm.settings.subject, SubjectKind::Celery | SubjectKind::Celery5)) {
+        say("only a `celery` or `celery-5` subject knows tasks with an ETA; remove it");
     } else if faults.iter().any(|fault| fault.at.is_none()) {
         say("counts from the cut, whose phase is drawn; write `at = \"10s\"` in the fault");
     }
@@ -122,6 +127,8 @@ pub(super) fn horizon(
             Some((time, words)) if time > horizon && worst.as_ref().is_none_or(|(longest, _)| time > *longest) => {
                 worst = Some((time, format!("the first timer of arm `{}`: {words}", arm.name)));
             }
+            // Of a command line of the user's own nothing is known.
+            None if arm.settings.subject.is_own_command() => {}
             None if faults.iter().any(|fault| !fault.is_control()) => {
                 let text = format!(
                     "arm `{}` has no timer that could notice; write `expect = \"censored\"` if that is meant",

@@ -1,5 +1,6 @@
 //! `docs/scenario.md` from the table of keys, so that it can't say anything else than what is read.
 
+use super::command::COMMAND;
 use super::keys::{Key, Kind, Limits, Section, profile_names};
 use super::matrix::{Applies, OptionName, applies};
 use super::model::SubjectKind;
@@ -83,8 +84,10 @@ fn rows(page: &mut String, keys: &[Key], prefix: &str) {
             key.example,
             key.since
         );
-        if let Kind::OffOr(inner) = key.kind {
-            rows(page, inner, &format!("{}.", key.name));
+        match key.kind {
+            Kind::OffOr(inner) => rows(page, inner, &format!("{}.", key.name)),
+            Kind::Subject => rows(page, COMMAND, &format!("{}.", key.name)),
+            _ => {}
         }
     }
 }
@@ -103,7 +106,13 @@ fn takes(kind: Kind) -> String {
         Kind::Choice(choice) => words(choice),
         Kind::Choices(choice) => format!("one or a list of {}", words(choice)),
         Kind::Images => "the name of an image, or a list of names".into(),
-        Kind::Subject => words(&SubjectKind::ALL.map(SubjectKind::name)),
+        Kind::Subject => {
+            let named: Vec<&str> =
+                SubjectKind::ALL.into_iter().filter(|kind| !kind.is_own_command()).map(SubjectKind::name).collect();
+            format!("{}, or a table with a command line", words(&named))
+        }
+        Kind::Texts => "a list of texts".into(),
+        Kind::Ready => "`consumes`, `message`, `log: TEXT` or `connections: N`".into(),
         Kind::Rate => "a rate: `1/s`, `10/s`, `1/30s`".into(),
         Kind::Phase => "`uniform`, `in-flight`, `after-heartbeat` or a duration".into(),
         Kind::Profile => words(&profile_names()),

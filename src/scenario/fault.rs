@@ -57,14 +57,40 @@ pub enum Act {
     RebootHost,
     /// The proxy between this client and the broker is stopped (`SIGSTOP`); its kernel goes on acknowledging.
     FreezeProxy,
+    /// The proxy between this client and the broker goes on reading both of them and hands nothing on any more, not even the
+    /// end of either.
+    SwallowProxy,
+    /// The proxy between this client and the broker withholds the last byte of the broker's next data and all after it. What
+    /// the client sends still arrives.
+    WithholdReply,
+    /// The broker's host is gone and nobody has its address any more: the last router's ARP goes unanswered, and it says so
+    /// to whoever sends (ICMP host unreachable).
+    VanishHost,
+    /// The address moves to another host with a broker of its own, which knows nothing of the connection.
+    FailOver,
+    /// RabbitMQ's memory alarm: it reads nothing more from whoever publishes.
+    AlarmBroker,
+    /// The broker's processes are killed and started again, three times within three seconds.
+    RestartBroker,
     /// The middlebox between the two forgets the connection: its entry is gone, by its idle timeout or at the phase.
     ForgetEntry,
 }
 
 impl Act {
     /// All acts, in the order of the documentation.
-    pub const ALL: [Self; 5] =
-        [Self::FreezeBroker, Self::KillBroker, Self::RebootHost, Self::FreezeProxy, Self::ForgetEntry];
+    pub const ALL: [Self; 11] = [
+        Self::FreezeBroker,
+        Self::KillBroker,
+        Self::RebootHost,
+        Self::FreezeProxy,
+        Self::SwallowProxy,
+        Self::WithholdReply,
+        Self::VanishHost,
+        Self::FailOver,
+        Self::RestartBroker,
+        Self::AlarmBroker,
+        Self::ForgetEntry,
+    ];
 
     /// The name in profiles and reports.
     #[must_use]
@@ -74,6 +100,12 @@ impl Act {
             Self::KillBroker => "kill_broker",
             Self::RebootHost => "reboot_host",
             Self::FreezeProxy => "freeze_proxy",
+            Self::SwallowProxy => "swallow_proxy",
+            Self::WithholdReply => "withhold_reply",
+            Self::VanishHost => "vanish_host",
+            Self::FailOver => "fail_over",
+            Self::RestartBroker => "restart_broker",
+            Self::AlarmBroker => "alarm_broker",
             Self::ForgetEntry => "forget_entry",
         }
     }
@@ -86,6 +118,12 @@ impl Act {
             Self::KillBroker => "the broker's processes are killed",
             Self::RebootHost => "the broker's end is forgotten without a word",
             Self::FreezeProxy => "the proxy before the broker is stopped",
+            Self::SwallowProxy => "the proxy before the broker acknowledges and swallows",
+            Self::WithholdReply => "the proxy before the broker withholds the last byte of a reply and all after it",
+            Self::VanishHost => "the broker's host is gone, and its address with it",
+            Self::FailOver => "the broker's address moves to another host with a broker of its own",
+            Self::RestartBroker => "the broker is killed and started three times within three seconds",
+            Self::AlarmBroker => "the broker's memory alarm goes off, and it reads nothing more from whoever publishes",
             Self::ForgetEntry => "the middlebox forgets the connection",
         }
     }
@@ -95,8 +133,14 @@ impl Act {
     #[must_use]
     pub fn silent(self) -> bool {
         match self {
-            Self::FreezeBroker | Self::FreezeProxy => true,
-            Self::KillBroker | Self::RebootHost | Self::ForgetEntry => false,
+            Self::FreezeBroker | Self::AlarmBroker => true,
+            Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply => true,
+            Self::KillBroker
+            | Self::RebootHost
+            | Self::VanishHost
+            | Self::FailOver
+            | Self::RestartBroker
+            | Self::ForgetEntry => false,
         }
     }
 
@@ -104,27 +148,62 @@ impl Act {
     #[must_use]
     pub fn hits_all(self) -> bool {
         match self {
-            Self::FreezeBroker | Self::KillBroker => true,
-            Self::RebootHost | Self::FreezeProxy | Self::ForgetEntry => false,
+            Self::FreezeBroker | Self::KillBroker | Self::RestartBroker | Self::AlarmBroker => true,
+            Self::RebootHost
+            | Self::FreezeProxy
+            | Self::SwallowProxy
+            | Self::WithholdReply
+            | Self::VanishHost
+            | Self::FailOver
+            | Self::ForgetEntry => false,
         }
+    }
+
+    /// Whether it ends the broker's processes: their kernel tells every client at once, and no later than the harness sees
+    /// them gone.
+    #[must_use]
+    pub fn ends_processes(self) -> bool {
+        matches!(self, Self::KillBroker | Self::RestartBroker)
+    }
+
+    /// Whether the broker's end of the connection is forgotten without a word.
+    #[must_use]
+    pub fn forgets(self) -> bool {
+        matches!(self, Self::RebootHost | Self::FailOver)
+    }
+
+    /// Whether it needs a router of the run's own, or brokers that are its children: there are none on docker networks.
+    #[must_use]
+    pub fn needs_namespaces(self) -> bool {
+        self.moves_the_address() || matches!(self, Self::RestartBroker | Self::AlarmBroker)
+    }
+
+    /// Whether it is done to the broker's own host, so that nothing may stand between.
+    #[must_use]
+    pub fn moves_the_address(self) -> bool {
+        matches!(self, Self::VanishHost | Self::FailOver)
     }
 
     /// Whether it is done to processes, which are then looked at, and not to the path.
     #[must_use]
     pub fn hits_processes(self) -> bool {
         match self {
-            Self::FreezeBroker | Self::FreezeProxy | Self::KillBroker => true,
-            Self::RebootHost | Self::ForgetEntry => false,
+            Self::FreezeBroker | Self::KillBroker | Self::RestartBroker | Self::AlarmBroker => true,
+            Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply => true,
+            Self::RebootHost | Self::VanishHost | Self::FailOver | Self::ForgetEntry => false,
         }
     }
 
     /// Whether it can be taken back.
     #[must_use]
     pub fn heals(self) -> bool {
-        match self {
-            Self::FreezeBroker | Self::FreezeProxy => true,
-            Self::KillBroker | Self::RebootHost | Self::ForgetEntry => false,
-        }
+        matches!(self, Self::FreezeBroker | Self::FreezeProxy | Self::AlarmBroker)
+    }
+
+    /// Whether it is done to a proxy before the broker, which then stands there.
+    #[must_use]
+    pub fn in_proxy(self) -> bool {
+        matches!(self, Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply)
     }
 }
 
@@ -195,6 +274,9 @@ pub struct Fault {
     /// What the cut waits for once its phase has come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<Trigger>,
+    /// Which connection of a client from outside is the one under test, by what it is for; `None` is the consumer's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<String>,
 }
 
 impl Fault {
@@ -202,6 +284,13 @@ impl Fault {
     #[must_use]
     pub fn name(&self) -> &str {
         if self.name.is_empty() { &self.profile } else { &self.name }
+    }
+
+    /// What of the clients it concerns, in files and reports: its scope, or `all` where it hits the broker and with it every
+    /// connection.
+    #[must_use]
+    pub fn reach(&self) -> &'static str {
+        if self.act.is_some_and(Act::hits_all) { "all" } else { self.scope.name() }
     }
 
     /// Whether nothing is done to the path or the peer: everything is watched and counted all the same.
@@ -213,9 +302,11 @@ impl Fault {
     /// Whether RST, FIN and ICMP that reach the client void the trial, as far as the way to the client is cut.
     #[must_use]
     pub fn silent(&self) -> bool {
+        // A host that takes an address over and drops what it does not know.
+        let swallowed = self.act == Some(Act::FailOver) && !self.drop.is_none();
         match self.middlebox {
             Some(middlebox) => middlebox.silent(),
-            None => self.act.is_none_or(Act::silent),
+            None => self.act.is_none_or(Act::silent) || swallowed,
         }
     }
 

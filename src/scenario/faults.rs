@@ -1,7 +1,8 @@
 //! Reading the faults of a scenario: one by one, and what only shows when all are seen.
 
 use super::error::Findings;
-use super::fault::{Act, Fault, Repeat, Scope};
+use super::fault::{Act, Fault, Repeat, Scope, Trigger};
+use super::model::{Arm, BrokerKind, SubjectKind};
 use super::value::Val;
 use super::walk::Fields;
 use super::{middlebox, profile};
@@ -25,7 +26,11 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
         act: known.act,
         middlebox: known.middlebox,
         idle: fields.time("idle"),
-        scope: if fields.text("scope") == Some("host") { Scope::Host } else { Scope::Flow },
+        scope: match known.act {
+            Some(Act::VanishHost) => Scope::Host,
+            _ if fields.text("scope") == Some("host") => Scope::Host,
+            _ => Scope::Flow,
+        },
         duration,
         repeat: if known.act.is_some_and(|act| !act.heals()) {
             once_only(fields, findings);
@@ -36,6 +41,7 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
         phase_window: fields.time("phase_window"),
         at,
         trigger,
+        connection: fields.text("connection").filter(|role| *role != "consumer").map(str::to_string),
     };
     check_phase(fields, &fault, findings);
     check_healing(fields, &fault, findings);
@@ -71,7 +77,7 @@ fn repeat(fields: &Fields, duration: Setting, findings: &mut Findings) -> Option
 fn once_only(fields: &Fields, findings: &mut Findings) {
     for key in ["repeat", "pause"] {
         if let Some(found) = fields.get(key) {
-            findings.error(found.key_at, fields.name(key), "what is killed or forgotten can't come again; remove it");
+            findings.error(found.key_at, fields.name(key), "it can't be taken back, so it comes once; remove it");
         }
     }
 }
@@ -82,6 +88,20 @@ fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
         let problem =
             format!("the phase is fixed at {} and nothing is drawn; remove one of the two", print_duration(at));
         findings.error(place("phase_window"), fields.name("phase_window"), problem);
+    }
+    let written = fields.text("scope");
+    let misplaced = match fault.act {
+        Some(Act::VanishHost) if written == Some("flow") => Some("takes its address with it: reconnects are cut too"),
+        Some(Act::SwallowProxy | Act::WithholdReply) if written == Some("host") => {
+            Some("concerns the connections that are there: a new one gets through")
+        }
+        Some(Act::FailOver) if written == Some("host") => {
+            Some("leaves the address to another host: reconnects reach it")
+        }
+        _ => None,
+    };
+    if let Some(why) = misplaced {
+        findings.error(place("scope"), fields.name("scope"), format!("`{}` {why}; remove it", fault.profile));
     }
     if !fault.act.is_some_and(Act::hits_all) {
         return;
@@ -108,7 +128,14 @@ fn check_healing(fields: &Fields, fault: &Fault, findings: &mut Findings) {
     }
     let problem = match fault.act {
         None if fault.is_control() => "a control has nothing to heal; remove it",
-        Some(Act::RebootHost | Act::ForgetEntry) => "what was forgotten can't be healed; remove it",
+        Some(Act::ForgetEntry) => "what was forgotten can't be healed; remove it",
+        Some(act) if act.forgets() => "what was forgotten can't be healed; remove it",
+        Some(Act::VanishHost) => {
+            "what has vanished does not come back; for a path that heals write `profile = \"blackhole\"`"
+        }
+        Some(Act::SwallowProxy | Act::WithholdReply) => {
+            "what was kept back is lost, and no stream goes on without it; remove it"
+        }
         Some(act) if !act.heals() => "what is killed can't be healed; remove it",
         _ => return,
     };
@@ -162,14 +189,70 @@ pub(super) fn within(horizon: Option<Duration>, faults: &[Fields], findings: &mu
     }
 }
 
+/// Whoever takes an address away takes it from the broker's host, and a proxy would hold it instead.
+pub(super) fn apart(faults: &[Fields], findings: &mut Findings) {
+    let act = |fields: &Fields| fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
+    if !faults.iter().any(|fields| act(fields).is_some_and(Act::in_proxy)) {
+        return;
+    }
+    for fields in faults.iter().filter(|fields| act(fields).is_some_and(Act::moves_the_address)) {
+        let problem =
+            "with a proxy before the broker the address is the proxy's; run the two in scenarios of their own";
+        findings.error(fields.at("profile"), fields.name("profile"), problem);
+    }
+}
+
+/// RabbitMQ's alarm concerns whoever publishes to it.
+pub(super) fn alarmed(faults: &[Fields], arms: &[(&Fields, &Arm)], load: Option<Duration>, findings: &mut Findings) {
+    let other = arms.iter().find(|(_, arm)| arm.settings.subject.broker() != BrokerKind::Rabbitmq);
+    let problem = match (other, load) {
+        (Some((_, arm)), _) => {
+            format!("is RabbitMQ's, and arm `{}` speaks to another; remove one of the two", arm.name)
+        }
+        (None, None) => "blocks whoever publishes, and nobody does; write `[load]` with `rate = \"1/s\"`".to_string(),
+        (None, Some(_)) => return,
+    };
+    for fields in faults {
+        let act = fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
+        if act == Some(Act::AlarmBroker) {
+            findings.error(fields.at("profile"), fields.name("profile"), format!("a memory alarm {problem}"));
+        }
+    }
+}
+
+/// A cut that waits for a delivery needs one on every connection.
+pub(super) fn deliveries(faults: &[Fields], arms: &[(&Fields, &Arm)], load: Option<Duration>, findings: &mut Findings) {
+    let idle = arms.iter().find_map(|(_, arm)| match (load, arm.settings.subject) {
+        (None, _) => Some("no messages flow; write `[load]` with `rate = \"1/s\"`".to_string()),
+        (_, SubjectKind::TcpWriter) => Some(format!("arm `{}` only sends; remove it or the fault", arm.name)),
+        _ if !arm.load => Some(format!("arm `{}` has `load = \"off\"`; remove that", arm.name)),
+        _ => None,
+    });
+    let Some(why) = idle else { return };
+    for fields in faults {
+        if let Some(Val::Trigger(Trigger::InFlight)) = fields.get("at").map(|found| &found.val) {
+            let problem = format!("`in-flight` waits for a delivery, and {why}");
+            findings.error(fields.at("at"), fields.name("at"), problem);
+        }
+    }
+}
+
 /// A proxy stands before a real broker; the embedded peer knows its clients by their own addresses.
 pub(super) fn proxied(faults: &[Fields], bare: bool, findings: &mut Findings) {
     let frozen = |fields: &&Fields| {
         let act = fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
-        act == Some(Act::FreezeProxy)
+        act.is_some_and(Act::in_proxy)
     };
     for fields in faults.iter().filter(frozen).filter(|_| bare) {
         let problem = "the proxy stands before a real broker, and an arm is bare TCP; remove the arm or the fault";
         findings.error(fields.at("profile"), fields.name("profile"), problem);
+    }
+}
+
+/// A client of our own has one connection; what another's are for is heard.
+pub(super) fn of_a_role(faults: &[Fields], all_from_outside: bool, findings: &mut Findings) {
+    for fields in faults.iter().filter(|fields| !all_from_outside && fields.has("connection")) {
+        let problem = "an arm's subject has one connection alone, which consumes; remove it";
+        findings.error(fields.at("connection"), fields.name("connection"), problem);
     }
 }

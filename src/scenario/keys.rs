@@ -25,8 +25,12 @@ pub(super) enum Kind {
     Choices(&'static [&'static str]),
     /// The name of a container image, or a list of them, each once.
     Images,
-    /// The subject: a word; the ones of later versions are refused by name.
+    /// The subject: a word, or a table with a command line.
     Subject,
+    /// A list of texts.
+    Texts,
+    /// What says that a command is ready.
+    Ready,
     /// Events a time: `"1/s"`.
     Rate,
     /// `"uniform"`, or a duration for a fixed phase.

@@ -26,6 +26,8 @@ pub enum OptionName {
     HeartbeatThread,
     /// A call that waits for its reply at the cut.
     SyncCall,
+    /// A command at intervals, and silence in between.
+    Ping,
     /// When a message is acknowledged.
     Ack,
     /// How long the work on a message takes.
@@ -46,7 +48,7 @@ pub enum OptionName {
 
 impl OptionName {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::ConnectTimeout,
         Self::ReadTimeout,
         Self::Keepalive,
@@ -54,6 +56,7 @@ impl OptionName {
         Self::Heartbeat,
         Self::HeartbeatThread,
         Self::SyncCall,
+        Self::Ping,
         Self::Prefetch,
         Self::Ack,
         Self::Work,
@@ -76,6 +79,7 @@ impl OptionName {
             Self::Heartbeat => "heartbeat",
             Self::HeartbeatThread => "heartbeat_thread",
             Self::SyncCall => "sync_call",
+            Self::Ping => "ping",
             Self::Prefetch => "prefetch",
             Self::Ack => "ack",
             Self::Work => "work",
@@ -136,25 +140,65 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
     use OptionName as O;
     use SubjectKind as S;
     match (subject, option) {
-        (S::Celery, O::Keepalive | O::TcpUserTimeout) => Applies::No {
+        // The user's own program: nothing is known of its options.
+        (S::Command | S::CommandRedis, O::Link | O::Sysctl | O::Load | O::Client) => Applies::Yes,
+        (S::Command | S::CommandRedis, _) => Applies::No {
+            why: "the program is your own; write `client = { NAME = … }` and `{client.NAME}` or `{conf}` in its command",
+        },
+        (S::Celery | S::Celery5, O::Keepalive | O::TcpUserTimeout) => Applies::No {
             why: "py-amqp sets its own (60/10/9 and 1000 ms); write `client.broker_transport_options.socket_settings`",
+        },
+        (S::CeleryRedis | S::Celery5Redis, O::Keepalive | O::TcpUserTimeout) => {
+            Applies::No { why: "kombu has a switch alone; write `client.broker_transport_options.socket_keepalive`" }
+        }
+        (S::Pika | S::AioPika | S::Dramatiq, O::Keepalive | O::TcpUserTimeout) => {
+            Applies::No { why: "the adapter has no name for it; set `sysctl`, or use a command line of your own" }
+        }
+        (S::RedisPy | S::RedisPy5, O::TcpUserTimeout) => Applies::No {
+            why: "redis-py takes it among `socket_keepalive_options`; write `client.socket_keepalive_options.TCP_USER_TIMEOUT`",
         },
         // The kernel's options work on every TCP socket, every subject bounds its own handshake, and the path is below all.
         (_, O::ConnectTimeout | O::Keepalive | O::TcpUserTimeout | O::Link | O::Sysctl | O::Load) => Applies::Yes,
 
         // kombu hands `broker_transport_options.read_timeout` to py-amqp, which makes it SO_RCVTIMEO (amqp/transport.py).
-        (S::Celery, O::ReadTimeout | O::Heartbeat | O::Prefetch | O::Ack | O::Client) => Applies::Yes,
-        (S::Celery, O::Work) => {
-            Applies::No { why: "its tasks work as `clients/celery` has them; a task with an ETA waits: `[load] eta`" }
+        (kind, O::Work) if kind.is_command() => Applies::No {
+            why: "a client of somebody else's works as its own tasks do; a Celery task with an ETA waits: `[load] eta`",
+        },
+        (S::Celery | S::Celery5, O::ReadTimeout | O::Heartbeat | O::Prefetch | O::Ack | O::Client) => Applies::Yes,
+        // On Redis `broker_transport_options.socket_timeout` is redis-py's.
+        (S::CeleryRedis | S::Celery5Redis, O::ReadTimeout | O::Prefetch | O::Ack | O::Client) => Applies::Yes,
+        (S::CeleryRedis | S::Celery5Redis | S::RedisPy | S::RedisPy5, O::Heartbeat) => Applies::No {
+            why: "the Redis protocol has no heartbeat; use `read_timeout`, or `client` with `health_check_interval`",
+        },
+        (S::Pika | S::AioPika, O::Heartbeat | O::Prefetch | O::Ack | O::Client) => Applies::Yes,
+        (S::Dramatiq, O::Heartbeat | O::Prefetch | O::Client) => Applies::Yes,
+        (S::Dramatiq, O::Ack) => Applies::No { why: "dramatiq acknowledges after the work, and offers nothing else" },
+        (S::Pika | S::AioPika | S::Dramatiq, O::ReadTimeout) => {
+            Applies::No { why: "its socket is non-blocking, where SO_RCVTIMEO does nothing; use `heartbeat`" }
         }
-        (S::Celery, O::FrameMax) => Applies::No { why: "py-amqp takes the broker's; write `client` if you must" },
-        (S::Celery, O::HeartbeatThread) => {
-            Applies::No { why: "Celery ticks its heartbeats on the thread that consumes, and offers no other" }
+        (S::RedisPy | S::RedisPy5, O::ReadTimeout | O::Client) => Applies::Yes,
+        (S::RedisPy | S::RedisPy5, O::Prefetch) => Applies::No { why: "BRPOP takes one message at a time" },
+        (S::RedisPy | S::RedisPy5, O::Ack) => {
+            Applies::No { why: "BRPOP removes the message as it delivers it: there is nothing to acknowledge" }
         }
-        (S::Celery, O::SyncCall) => Applies::No {
-            why: "a real worker makes its own calls; a task with an ETA in flight forces one: `[load] eta`",
+        (S::CeleryRedis | S::Celery5Redis | S::RedisPy | S::RedisPy5, O::FrameMax) => {
+            Applies::No { why: "the Redis protocol has no frames" }
+        }
+        (S::Pika | S::AioPika | S::Dramatiq, O::FrameMax) => {
+            Applies::No { why: "the adapter takes the broker's; write `client` if you must" }
+        }
+        (S::Celery | S::Celery5, O::FrameMax) => {
+            Applies::No { why: "py-amqp takes the broker's; write `client` if you must" }
+        }
+        (kind, O::HeartbeatThread) if kind.is_command() => {
+            Applies::No { why: "a client of somebody else's decides by itself which thread ticks" }
+        }
+        (kind, O::SyncCall) if kind.is_command() => Applies::No {
+            why: "a real worker makes its own calls; a Celery task with an ETA in flight forces one: `[load] eta`",
         },
         (_, O::Client) => NO_NATIVE,
+        (S::RedisBlocking, O::Ping) => Applies::Yes,
+        (_, O::Ping) => Applies::No { why: "PING is a command of Redis; it is for a `redis-blocking` subject" },
 
         (S::TcpReader | S::RedisBlocking | S::AmqpBlocking, O::ReadTimeout) => Applies::Yes,
         (S::TcpWriter, O::ReadTimeout) => {
@@ -168,7 +212,7 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
         (S::TcpReader, O::PeerReads) => {
             Applies::No { why: "the reader sends nothing that its peer could leave unread; it is for a `tcp-writer`" }
         }
-        (S::Lapin | S::RedisBlocking | S::AmqpBlocking | S::Celery, O::PeerReads) => {
+        (_, O::PeerReads) => {
             Applies::No { why: "a real broker always reads; it is for a `tcp-writer` against the embedded peer" }
         }
 
@@ -204,6 +248,8 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
             Applies::No { why: "BRPOP removes the message as it delivers it: there is nothing to acknowledge" }
         }
         (S::RedisBlocking, O::FrameMax) => Applies::No { why: "the Redis protocol has no frames" },
+        // Every client of somebody else's has its answers above.
+        (_, _) => Applies::No { why: "it is no option of this client" },
     }
 }
 
@@ -223,14 +269,29 @@ mod tests {
             }
         }
         // 6 for the five of our own, read_timeout for the three that block, 4 of AMQP for each of its clients and 2 for the
-        // one that blocks, work for the three with a broker, peer_reads for the writer, and 9 of Celery's.
-        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 3 + 1 + 9);
+        // one that blocks, work for the three with a broker, peer_reads for the writer, ping for Redis, 9 of each Celery on
+        // RabbitMQ, 8 of each on Redis, 8 of pika and aio-pika, 7 of dramatiq, 7 of each redis-py, and 4 of each command line.
+        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 3 + 1 + 1 + 2 * 9 + 2 * 8 + 2 * 8 + 7 + 2 * 7 + 2 * 4);
     }
 
     #[test]
     fn a_read_timeout_is_for_blocking_readers_only() {
         let with = |subject| applies(subject, OptionName::ReadTimeout).is_yes();
-        assert_eq!(SubjectKind::ALL.map(with), [true, false, false, true, true, true]);
+        let yes: Vec<&str> = SubjectKind::ALL.into_iter().filter(|kind| with(*kind)).map(SubjectKind::name).collect();
+        assert_eq!(
+            yes,
+            [
+                "tcp-reader",
+                "redis-blocking",
+                "amqp-blocking",
+                "celery",
+                "celery-5",
+                "celery-redis",
+                "celery-5-redis",
+                "redis-py",
+                "redis-py-5",
+            ]
+        );
     }
 
     #[test]

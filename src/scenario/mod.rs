@@ -5,6 +5,7 @@
 
 mod checks;
 mod columns;
+mod command;
 mod docs;
 mod error;
 mod fallback;
@@ -28,6 +29,7 @@ mod tree;
 mod value;
 mod walk;
 
+pub use command::{CommandLine, ReadyWhen};
 pub use docs::reference;
 pub use error::{Place, ScenarioError, ScenarioErrors};
 pub use fault::{Act, Directions, Fault, Repeat, Scope, Trigger};

@@ -1,5 +1,6 @@
 //! A scenario after reading: every default filled in, every unit resolved.
 
+use super::command::{CommandLine, ReadyWhen};
 use super::fault::Fault;
 use super::link::Link;
 use crate::units::Setting;
@@ -25,12 +26,51 @@ pub enum SubjectKind {
     AmqpBlocking,
     /// A real Celery worker on RabbitMQ, unchanged, as a process tree of its own that is watched from outside.
     Celery,
+    /// The same of an older generation: Celery 5.5, kombu 5.5, py-amqp 5.3.
+    #[serde(rename = "celery-5")]
+    Celery5,
+    /// A real Celery worker on Redis.
+    CeleryRedis,
+    /// The same of an older generation: Celery 5.5, kombu 5.5, redis-py 5.2.
+    #[serde(rename = "celery-5-redis")]
+    Celery5Redis,
+    /// pika's `BlockingConnection` on RabbitMQ.
+    Pika,
+    /// aio-pika's `connect_robust` on RabbitMQ.
+    AioPika,
+    /// redis-py's `BRPOP` on Redis.
+    RedisPy,
+    /// The same of an older generation: redis-py 5.2.
+    #[serde(rename = "redis-py-5")]
+    RedisPy5,
+    /// A dramatiq worker on RabbitMQ.
+    Dramatiq,
+    /// A command line of the user's own, on RabbitMQ.
+    Command,
+    /// A command line of the user's own, on Redis.
+    CommandRedis,
 }
 
 impl SubjectKind {
     /// All kinds, in the order of the documentation.
-    pub const ALL: [Self; 6] =
-        [Self::TcpReader, Self::TcpWriter, Self::Lapin, Self::RedisBlocking, Self::AmqpBlocking, Self::Celery];
+    pub const ALL: [Self; 16] = [
+        Self::TcpReader,
+        Self::TcpWriter,
+        Self::Lapin,
+        Self::RedisBlocking,
+        Self::AmqpBlocking,
+        Self::Celery,
+        Self::Celery5,
+        Self::CeleryRedis,
+        Self::Celery5Redis,
+        Self::Pika,
+        Self::AioPika,
+        Self::RedisPy,
+        Self::RedisPy5,
+        Self::Dramatiq,
+        Self::Command,
+        Self::CommandRedis,
+    ];
 
     /// The name in files and reports.
     #[must_use]
@@ -42,6 +82,16 @@ impl SubjectKind {
             Self::RedisBlocking => "redis-blocking",
             Self::AmqpBlocking => "amqp-blocking",
             Self::Celery => "celery",
+            Self::Celery5 => "celery-5",
+            Self::CeleryRedis => "celery-redis",
+            Self::Celery5Redis => "celery-5-redis",
+            Self::Pika => "pika",
+            Self::AioPika => "aio-pika",
+            Self::RedisPy => "redis-py",
+            Self::RedisPy5 => "redis-py-5",
+            Self::Dramatiq => "dramatiq",
+            Self::Command => "command",
+            Self::CommandRedis => "command-redis",
         }
     }
 
@@ -50,15 +100,39 @@ impl SubjectKind {
     pub fn broker(self) -> BrokerKind {
         match self {
             Self::TcpReader | Self::TcpWriter => BrokerKind::None,
-            Self::Lapin | Self::AmqpBlocking | Self::Celery => BrokerKind::Rabbitmq,
-            Self::RedisBlocking => BrokerKind::Redis,
+            Self::Lapin
+            | Self::AmqpBlocking
+            | Self::Celery
+            | Self::Celery5
+            | Self::Pika
+            | Self::AioPika
+            | Self::Dramatiq
+            | Self::Command => BrokerKind::Rabbitmq,
+            Self::RedisBlocking
+            | Self::CeleryRedis
+            | Self::Celery5Redis
+            | Self::RedisPy
+            | Self::RedisPy5
+            | Self::CommandRedis => BrokerKind::Redis,
         }
     }
 
     /// Whether it is a program of somebody else's that is only watched from outside.
     #[must_use]
     pub fn is_command(self) -> bool {
-        self == Self::Celery
+        !matches!(self, Self::TcpReader | Self::TcpWriter | Self::Lapin | Self::RedisBlocking | Self::AmqpBlocking)
+    }
+
+    /// Whether it is a command line of the user's own.
+    #[must_use]
+    pub fn is_own_command(self) -> bool {
+        matches!(self, Self::Command | Self::CommandRedis)
+    }
+
+    /// Whether it is a Celery worker, over whatever transport.
+    #[must_use]
+    pub fn is_celery(self) -> bool {
+        matches!(self, Self::Celery | Self::Celery5 | Self::CeleryRedis | Self::Celery5Redis)
     }
 }
 
@@ -184,12 +258,26 @@ pub struct Settings {
     /// The synchronous call that is in flight from the cut on; none: the client waits for messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_call: Option<SyncCall>,
+    /// The client sends a PING this often, and nothing in between; `None`: it waits for messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ping: Option<Duration>,
     /// Sysctls of the subject's own network namespace, by name without the `net.ipv4.` prefix
     /// (`tcp_retries2`), as `sysctl.tcp_retries2 = 5`.
     pub sysctl: BTreeMap<String, i64>,
     /// Options in the client's own words, for a subject that is a program of somebody else's. They go to it as they stand.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub client: Map<String, Value>,
+    /// The command line, where the subject is one of the user's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Box<CommandLine>>,
+}
+
+impl Settings {
+    /// Whether the messages must flow before the subject can be called ready.
+    #[must_use]
+    pub fn is_ready_by_message(&self) -> bool {
+        self.command.as_ref().is_some_and(|command| command.ready == ReadyWhen::Message)
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]

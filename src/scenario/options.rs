@@ -98,7 +98,8 @@ pub(super) const OPTIONS: &[Key] = &[
         Kind::Subject,
         "none: an arm needs one, of its own or from `[defaults]`",
         "subject = \"lapin\"",
-        "Who consumes.",
+        "Who consumes: a name, or a command line of your own, `subject = { command = [\"python3\", \"worker.py\"], ready = \"log: \
+         started\" }`, one process tree a trial, watched from outside (docs/your-own-consumer.md).",
         &["consumer"],
     ),
     optional(
@@ -162,6 +163,15 @@ pub(super) const OPTIONS: &[Key] = &[
         &["synchronous_call", "call"],
     ),
     optional(
+        "ping",
+        Kind::Setting(MILLIS),
+        "`none`",
+        "ping = \"250s\"",
+        "A `redis-blocking` subject then takes no messages: it sends a `PING` this often, waits for the reply for as long as \
+         `read_timeout` lets it, and is silent in between.",
+        &["ping_interval", "ping_every"],
+    ),
+    optional(
         "prefetch",
         Kind::Integer { min: 0, max: 65_535 },
         "`4`",
@@ -208,8 +218,9 @@ pub(super) const OPTIONS: &[Key] = &[
         Kind::OffOr(LINK),
         "`off`",
         "link = { delay = \"50ms\", loss = \"1%\" }",
-        "What the path does to packets all the time, apart from the fault, in the router (netem). It needs a kernel that \
-         has netem, as the virtual-time guest does. A field that an arm leaves out comes from `[defaults]`.",
+        "What the path does to packets all the time, apart from the fault, in the router (netem). Where the kernel has no \
+         netem, loss and rate are made by nftables and a token bucket, and the rest needs the virtual-time guest. A \
+         field that an arm leaves out comes from `[defaults]`.",
         &["netem", "path"],
     ),
     optional(
@@ -225,8 +236,8 @@ pub(super) const OPTIONS: &[Key] = &[
         Kind::Native,
         "none",
         "client = { broker_transport_options = { socket_timeout = 60 } }",
-        "Options in the client's own words, handed to it as they stand: for Celery, its configuration. What the kernel says \
-         is set stands beside them in the report.",
+        "Options in the client's own words, handed to it as they stand: for Celery, its configuration; for a command line, what \
+         `{conf}` and `{client.NAME}` stand for. What the kernel says is set stands beside them in the report.",
         &["native", "conf", "config"],
     ),
 ];

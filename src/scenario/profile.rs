@@ -60,14 +60,21 @@ pub enum ProfileError {
 }
 
 /// The built-in profiles in the order of the documentation: name and text.
-const BUILTIN: [(&str, &str); 12] = [
+const BUILTIN: [(&str, &str); 19] = [
     ("blackhole", include_str!("../../netem/blackhole.toml")),
     ("to-broker", include_str!("../../netem/to-broker.toml")),
     ("to-client", include_str!("../../netem/to-client.toml")),
     ("frozen-broker", include_str!("../../netem/frozen-broker.toml")),
     ("frozen-proxy", include_str!("../../netem/frozen-proxy.toml")),
+    ("swallowing-proxy", include_str!("../../netem/swallowing-proxy.toml")),
+    ("withheld-reply", include_str!("../../netem/withheld-reply.toml")),
+    ("broker-alarm", include_str!("../../netem/broker-alarm.toml")),
     ("killed-broker", include_str!("../../netem/killed-broker.toml")),
+    ("restarted-broker", include_str!("../../netem/restarted-broker.toml")),
     ("rebooted-host", include_str!("../../netem/rebooted-host.toml")),
+    ("vanished-host", include_str!("../../netem/vanished-host.toml")),
+    ("failover", include_str!("../../netem/failover.toml")),
+    ("failover-silent", include_str!("../../netem/failover-silent.toml")),
     ("nat-expired", include_str!("../../netem/nat-expired.toml")),
     ("nat-reset", include_str!("../../netem/nat-reset.toml")),
     ("nat-loose", include_str!("../../netem/nat-loose.toml")),
@@ -193,7 +200,8 @@ mod tests {
         );
         assert_eq!(
             error(&good.replace("drop =", "act = \"freeze\"\ndrop =")),
-            "`freeze` is not an act; acts are freeze_broker, kill_broker, reboot_host, freeze_proxy, forget_entry"
+            "`freeze` is not an act; acts are freeze_broker, kill_broker, reboot_host, freeze_proxy, swallow_proxy, \
+             withhold_reply, vanish_host, fail_over, restart_broker, alarm_broker, forget_entry"
         );
         assert_eq!(error(&good.replace("client = ", "# ")), "the profile needs `sees.client`, a text");
         assert!(error("name =").starts_with("the profile is not TOML"));

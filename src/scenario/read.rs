@@ -215,7 +215,10 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     if all.arms.iter().all(|own| !own.flawed) {
         refuse_idle_defaults(&all.defaults, &subjects, findings);
     }
+    faults::apart(&all.faults, findings);
     faults::proxied(&all.faults, subjects.iter().any(|(_, kind)| bare(*kind)), findings);
+    let outside = subjects.iter().all(|(_, kind)| kind.is_none_or(SubjectKind::is_command));
+    faults::of_a_role(&all.faults, outside, findings);
     let mut broker = broker(&all, &subjects, findings);
     // The workers' keys need a server, whoever speaks to it otherwise.
     let keys = all.reaper.as_ref().and_then(|reaper| reaper.text("liveness")) == Some("redis");
@@ -238,7 +241,14 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         if let Some(link) = arm.settings.link.as_ref().filter(|_| !own.flawed && !all.defaults.flawed) {
             link::check(options, link, findings);
         }
+        if !own.flawed && !all.defaults.flawed {
+            options.check_command(load_interval.is_some() && arm.load, findings);
+        }
         checks::trials(own, &all.scenario, arm.trials, all.faults.len(), findings);
+    }
+    if !all.load.flawed {
+        faults::deliveries(&all.faults, &read, load_interval, findings);
+        faults::alarmed(&all.faults, &read, load_interval, findings);
     }
     if !all.defaults.flawed && !all.broker.flawed {
         checks::horizon(&all.scenario, &read, &broker, &faults, findings);

@@ -1,6 +1,7 @@
 //! The JSON schema of the scenario file (draft 2020-12), for editors. It says what shape can say; combinations are
 //! checked by reading.
 
+use super::command::COMMAND;
 use super::keys::{Key, Kind, Repeat, Section, profile_names};
 use super::model::SubjectKind;
 use super::table::SECTIONS;
@@ -81,7 +82,12 @@ fn of_kind(kind: Kind) -> Value {
             { "enum": words },
             { "type": "array", "minItems": 1, "uniqueItems": true, "items": { "enum": words } },
         ] }),
-        Kind::Subject => json!({ "enum": SubjectKind::ALL.map(SubjectKind::name) }),
+        Kind::Subject => {
+            let named = SubjectKind::ALL.into_iter().filter(|kind| !kind.is_own_command()).map(SubjectKind::name);
+            json!({ "anyOf": [{ "enum": named.collect::<Vec<_>>() }, of_keys(COMMAND.iter())] })
+        }
+        Kind::Texts => json!({ "type": "array", "minItems": 1, "items": { "type": "string" } }),
+        Kind::Ready => json!({ "type": "string", "pattern": "^(consumes|message|log: *.+|connections: *[0-9]+)$" }),
         Kind::Phase => json!({ "anyOf": [{ "enum": ["uniform", "in-flight", "after-heartbeat"] }, duration()] }),
         Kind::Profile => json!({ "enum": profile_names() }),
         Kind::OffOr(keys) => json!({ "anyOf": [{ "const": "off" }, of_keys(keys.iter())] }),

@@ -1,5 +1,6 @@
 //! An arm's options: its own, those of `[defaults]` that its subject has, and the built-in ones.
 
+use super::command;
 use super::error::Findings;
 use super::matrix::{Applies, OptionName, applies};
 use super::model::{Ack, HeartbeatThread, Keepalive, Settings, SubjectKind, SyncCall};
@@ -45,7 +46,28 @@ fn written(fields: &Fields) -> impl Iterator<Item = (&'static str, OptionName, &
 impl<'a> Options<'a> {
     /// The arm's subject.
     pub(super) fn subject(&self) -> Option<SubjectKind> {
-        self.source("subject").and_then(|fields| fields.text("subject")).and_then(subject_named)
+        let source = self.source("subject")?;
+        match source.get("subject").map(|found| &found.val) {
+            Some(Val::Fields(table)) => Some(command::kind(table)),
+            _ => source.text("subject").and_then(subject_named),
+        }
+    }
+
+    /// The table of the arm's command line, where its subject is one.
+    pub(super) fn command(&self) -> Option<&'a Fields> {
+        match self.source("subject")?.get("subject").map(|found| &found.val) {
+            Some(Val::Fields(table)) => Some(table),
+            _ => None,
+        }
+    }
+
+    /// What is wrong with the arm's command line as a whole. One of `[defaults]` is told of where it stands.
+    pub(super) fn check_command(&self, load: bool, findings: &mut Findings) {
+        let Some(table) = self.command().filter(|table| !table.flawed) else { return };
+        let braces: Vec<String> = self.native().keys().cloned().collect();
+        for (at, key, problem) in command::problems(table, load, &braces) {
+            findings.error(at, table.name(&format!("subject.{key}")), problem);
+        }
     }
 
     /// The section that an option comes from.
@@ -69,22 +91,30 @@ impl<'a> Options<'a> {
         let setting =
             |key: &str, option, default| fields(key, option).and_then(|fields| fields.setting(key)).unwrap_or(default);
         let sysctl = self.sysctls();
-        let connect = if subject == SubjectKind::Celery { CELERY_CONNECT } else { Duration::from_secs(10) };
-        let heartbeat = if subject == SubjectKind::Celery { Setting::After(CELERY_HEARTBEAT) } else { Setting::None };
+        let connect = match (subject.is_celery(), subject.is_command()) {
+            (true, _) => Setting::After(CELERY_CONNECT),
+            // The client's own.
+            (false, true) => Setting::None,
+            (false, false) => Setting::After(Duration::from_secs(10)),
+        };
+        let heartbeat = if subject.is_celery() { Setting::After(CELERY_HEARTBEAT) } else { Setting::None };
+        // Not written: the client's own, and not 0.
+        let own_heartbeat = subject.is_command() && !subject.is_celery() && self.source("heartbeat").is_none();
         Settings {
             subject,
-            connect_timeout: setting("connect_timeout", OptionName::ConnectTimeout, Setting::After(connect)),
+            connect_timeout: setting("connect_timeout", OptionName::ConnectTimeout, connect),
             read_timeout: setting("read_timeout", OptionName::ReadTimeout, Setting::None),
             keepalive: if has(OptionName::Keepalive) { self.keepalive(&sysctl) } else { None },
             tcp_user_timeout: setting("tcp_user_timeout", OptionName::TcpUserTimeout, Setting::None),
-            heartbeat: has(OptionName::Heartbeat).then(|| setting("heartbeat", OptionName::Heartbeat, heartbeat)),
+            heartbeat: (has(OptionName::Heartbeat) && !own_heartbeat)
+                .then(|| setting("heartbeat", OptionName::Heartbeat, heartbeat)),
             prefetch: has(OptionName::Prefetch).then(|| {
                 let number = fields("prefetch", OptionName::Prefetch).and_then(|fields| fields.int("prefetch"));
                 number.and_then(|number| u16::try_from(number).ok()).unwrap_or(4)
             }),
             ack: has(OptionName::Ack).then(|| match fields("ack", OptionName::Ack).and_then(|f| f.text("ack")) {
                 Some("early") => Ack::Early,
-                None if subject == SubjectKind::Celery => Ack::Early,
+                None if subject.is_celery() => Ack::Early,
                 _ => Ack::Late,
             }),
             work: fields("work", OptionName::Work).and_then(|fields| fields.time("work")),
@@ -106,8 +136,10 @@ impl<'a> Options<'a> {
                 .and_then(|f| f.text("sync_call"))
                 .filter(|call| *call == "basic.qos")
                 .map(|_| SyncCall::BasicQos),
+            ping: fields("ping", OptionName::Ping).and_then(|f| f.setting("ping")).and_then(Setting::get),
             sysctl,
             client: self.native(),
+            command: self.command().map(|table| Box::new(command::read(table))),
         }
     }
 

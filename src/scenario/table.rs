@@ -183,6 +183,15 @@ const FAULT: &[Key] = &[
         &["phase"],
     ),
     optional(
+        "connection",
+        Kind::Choice(&["consumer", "control", "event", "subscriber", "publisher"]),
+        "`consumer`",
+        "connection = \"control\"",
+        "Which connection of a client from outside is the one under test, by what is heard on it: a Celery worker on Redis \
+         has one for its remote `control`.",
+        &["role", "socket"],
+    ),
+    optional(
         "phase_window",
         any(ms(1)),
         "the arm's longest period, at least `1s`, at most `60s`",

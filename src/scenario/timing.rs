@@ -16,11 +16,15 @@ const RABBITMQ_HEARTBEAT: Duration = Duration::from_secs(60);
 /// none in py-amqp's `_on_tune`.
 #[must_use]
 pub fn heartbeat_in_force(settings: &Settings, broker: &BrokerSettings) -> Option<Duration> {
-    let client = settings.heartbeat?.get();
     let server = broker.heartbeat.map_or(Some(RABBITMQ_HEARTBEAT), Setting::get);
-    match (client, server) {
-        // py-amqp: the client's 0 stays 0.
-        (None, _) if matches!(settings.subject, SubjectKind::Celery | SubjectKind::AmqpBlocking) => None,
+    let Some(client) = settings.heartbeat else {
+        // The client's own: pika takes the server's, aiormq asks for 60.
+        let asks = matches!(settings.subject, SubjectKind::Pika | SubjectKind::AioPika | SubjectKind::Dramatiq);
+        return server.filter(|_| asks);
+    };
+    match (client.get(), server) {
+        // py-amqp, pika and aiormq: the client's 0 stays 0.
+        (None, _) if settings.subject.is_command() || settings.subject == SubjectKind::AmqpBlocking => None,
         (Some(client), Some(server)) => Some(client.min(server)),
         (client, server) => client.or(server),
     }

@@ -1,5 +1,6 @@
 //! One value against what its key takes.
 
+use super::command::ReadyWhen;
 use super::fault::Trigger;
 use super::keys::{Key, Kind, Limits, mend, profile_names};
 use super::model::SubjectKind;
@@ -88,7 +89,10 @@ pub(super) fn read(key: &Key, value: &Value) -> Result<(Val, Option<String>), Pr
         }
         (Kind::Images, Node::List(values)) => listed(values, image, wrong("a text or a list of texts")),
         (Kind::Subject, Node::Text(text)) => subject(text).map(|()| (Val::Text(text.clone()), None)).map_err(here),
-        (Kind::Subject, Node::Table(_)) => Err(here(format!("a command as the subject is {LATER}"))),
+        (Kind::Ready, Node::Text(text)) => {
+            ReadyWhen::parse(text).map(|_| (Val::Text(text.clone()), None)).map_err(here)
+        }
+        (Kind::Texts, Node::List(values)) => texts(values, wrong("a list of texts")),
         (Kind::Rate, Node::Text(text)) => rate(text).map(|every| (Val::Interval(every), None)).map_err(here),
         (Kind::Phase, Node::Text(text)) if text == "uniform" => plain(Val::Phase(None)),
         (Kind::Phase, Node::Text(_) | Node::Int(_) | Node::Float(_)) => match trigger(&value.node) {
@@ -170,9 +174,6 @@ fn trigger(node: &Node) -> Option<Trigger> {
     Trigger::ALL.into_iter().find(|trigger| trigger.name() == text)
 }
 
-const LATER: &str = "not available yet in this version; subjects are `tcp-reader`, `tcp-writer`, `lapin`, `redis-blocking`, \
-     `amqp-blocking`, `celery`";
-
 fn expected(kind: Kind) -> &'static str {
     match kind {
         Kind::Flag => "true or false",
@@ -183,6 +184,8 @@ fn expected(kind: Kind) -> &'static str {
         Kind::Sysctls | Kind::Native => "a table",
         Kind::OffOr(_) => "`off` or a table",
         Kind::Choices(_) | Kind::Images => "a text or a list of texts",
+        Kind::Subject => "a text, or a table with `command`",
+        Kind::Texts => "a list of texts",
         Kind::TextOrTrue => "a text or true",
         _ => "a text",
     }
@@ -309,7 +312,24 @@ fn listed(
 }
 
 fn subject(text: &str) -> Result<(), String> {
-    word(text, &SubjectKind::ALL.map(SubjectKind::name))
+    if SubjectKind::ALL.iter().any(|kind| kind.is_own_command() && kind.name() == text) {
+        return Err("a command line is a table; write `subject = { command = [\"python3\", \"worker.py\"] }`".into());
+    }
+    let named: Vec<&str> =
+        SubjectKind::ALL.into_iter().filter(|kind| !kind.is_own_command()).map(SubjectKind::name).collect();
+    word(text, &named)
+}
+
+fn texts(values: &[Value], wrong: Problem) -> Result<(Val, Option<String>), Problem> {
+    let mut found = Vec::new();
+    for value in values {
+        let Node::Text(text) = &value.node else { return Err((value.at, wrong.1)) };
+        found.push((value.at, text.clone()));
+    }
+    if found.first().is_none_or(|(_, program)| program.is_empty()) {
+        return Err((wrong.0, "no program; write its name first".into()));
+    }
+    Ok((Val::Words(found), None))
 }
 
 fn rate(text: &str) -> Result<Duration, String> {

@@ -1,5 +1,6 @@
 //! A section against its keys: types, ranges, unknown and missing keys.
 
+use super::command::COMMAND;
 use super::error::Findings;
 use super::keys::{Key, Kind, Section, mend, nearest};
 use super::table::SECTIONS;
@@ -139,6 +140,24 @@ fn read_keys(keys: &[&'static Key], prefix: &str, entries: &[Entry], fields: &mu
                 let inner: Vec<&'static Key> = inner.iter().collect();
                 let mut within = Fields { label: fields.label.clone(), at: entry.at, ..Fields::default() };
                 read_keys(&inner, &format!("{}.", entry.key), entries, &mut within, findings);
+                fields.add(key.name, entry, Val::Fields(within));
+                continue;
+            }
+            (Kind::Subject, Node::Table(entries)) => {
+                let inner: Vec<&'static Key> = COMMAND.iter().collect();
+                let mut within = Fields { label: fields.label.clone(), at: entry.at, ..Fields::default() };
+                let before = findings.count();
+                read_keys(&inner, &format!("{}.", entry.key), entries, &mut within, findings);
+                within.flawed = findings.count() > before;
+                let lacks: Vec<&Key> = COMMAND.iter().filter(|key| key.required && !within.has(key.name)).collect();
+                for key in lacks {
+                    findings.error(
+                        entry.at,
+                        format!("{shown}.{}", key.name),
+                        format!("missing; write `{}`", key.example),
+                    );
+                    within.flawed = true;
+                }
                 fields.add(key.name, entry, Val::Fields(within));
                 continue;
             }

@@ -1,5 +1,6 @@
 //! The directory itself.
 
+use super::secrets;
 use super::{EventLog, RUN_FORMAT, ReadEvents, RunInfo, StoreError, read_events};
 use crate::events::{EVENTS_VERSION, Event};
 use crate::host::clock::Clock;
@@ -132,16 +133,17 @@ impl RunDir {
         EventLog::create(&self.path.join(EVENTS), clock)
     }
 
-    /// Writes `run.json`: once before anything starts, once more at the end.
+    /// Writes `run.json`: once before anything starts, once more at the end. Logins and passwords in the scenario are not
+    /// written; the hash of its text is that of the file.
     ///
     /// # Errors
     /// When the system refuses.
     pub fn write_run(&self, run: &RunInfo) -> Result<(), StoreError> {
-        let mut text = serde_json::to_string_pretty(run).map_err(|e| StoreError::Malformed {
-            path: self.path.join(RUN),
-            line: None,
-            why: e.to_string(),
-        })?;
+        let malformed =
+            |e: serde_json::Error| StoreError::Malformed { path: self.path.join(RUN), line: None, why: e.to_string() };
+        let mut value = serde_json::to_value(run).map_err(malformed)?;
+        secrets::hide(&mut value);
+        let mut text = serde_json::to_string_pretty(&value).map_err(malformed)?;
         text.push('\n');
         self.write(RUN, text.as_bytes())
     }

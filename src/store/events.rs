@@ -1,6 +1,7 @@
 //! `events.jsonl`: written as things happen, read back even when the writer was killed in the middle of a line.
 
 use super::StoreError;
+use super::secrets::hide_in_line;
 use crate::events::Event;
 use crate::host::clock::Clock;
 use crate::units::Offset;
@@ -57,6 +58,7 @@ impl EventLog {
                 line = line.replace(secret.as_str(), "***");
             }
         }
+        let mut line = hide_in_line(line);
         line.push('\n');
         self.writer.write_all(line.as_bytes()).map_err(StoreError::io("write", &self.path))?;
         self.pending = true;

@@ -11,6 +11,7 @@ mod events;
 mod merge;
 mod model;
 mod samples;
+mod secrets;
 
 pub use dir::{LOGS, MARKER, Recorded, RunDir, read};
 pub use error::StoreError;

@@ -149,6 +149,7 @@ mod tests {
         let target = Target {
             server: "10.128.128.1:5672".parse().unwrap(),
             vhost: "/".into(),
+            db: 0,
             queue: "q".into(),
             user: String::new(),
             password: String::new(),

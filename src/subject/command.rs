@@ -11,7 +11,8 @@ use crate::clients::Program;
 use crate::events::{EffectiveOptions, How, Kind, Tuple};
 use crate::host::process::{Launch, Process, Stream, descriptor_of, pidfd_open};
 use crate::host::procfs;
-use crate::units::TrialId;
+use crate::scenario::ReadyWhen;
+use crate::units::{TrialId, hide_secrets};
 use nix::sys::signal::Signal;
 use socket2::SockRef;
 use std::fs::{self, File};
@@ -33,6 +34,8 @@ const PROOF_BYTES: usize = 128;
 pub(super) struct Running {
     root: u32,
     effects: std::path::PathBuf,
+    trial: TrialId,
+    reporter: Reporter,
 }
 
 impl Running {
@@ -48,10 +51,13 @@ impl Running {
         // Nothing of the machine's own configuration reaches it.
         launch.only_env = true;
         launch.env = environment(&program);
-        launch.cwd = program.effects.parent().map(Path::to_path_buf);
+        launch.cwd = program.cwd.clone().or_else(|| program.effects.parent().map(Path::to_path_buf));
         (launch.stdout, launch.stderr) = (Stream::Pipe, Stream::Pipe);
-        let mut process = launch.spawn()?;
-        let running = Self { root: process.pid(), effects: program.effects.clone() };
+        let mut process = launch
+            .spawn()
+            .map_err(|error| io::Error::new(error.kind(), format!("`{name}` can't be started: {error}")))?;
+        let (effects, reporter) = (program.effects.clone(), trial.reporter.clone());
+        let running = Self { root: process.pid(), effects, trial: trial.id, reporter };
         let streams: [Option<Box<dyn Read + Send>>; 2] = [
             process.take_stdout().map(|out| Box::new(out) as Box<dyn Read + Send>),
             process.take_stderr().map(|err| Box::new(err) as Box<dyn Read + Send>),
@@ -70,6 +76,11 @@ impl Running {
 
     /// Ends the whole tree at once: whoever is blocked on a frozen peer would not hear a gentler word.
     pub fn end(&self) {
+        let used = procfs::tree_usage(self.root);
+        if used.processes > 0 {
+            let kind = Kind::Used { cpu_ms: used.cpu_ms, peak_rss_kib: used.peak_rss_kib, processes: used.processes };
+            self.reporter.event(self.reporter.now(), self.trial, kind);
+        }
         for process in procfs::tree(self.root) {
             // What has ended meanwhile is what was wanted.
             let _ = procfs::signal(process, Signal::SIGKILL);
@@ -148,26 +159,44 @@ impl Ear {
         let at = self.trial.reporter.now();
         let password = &self.trial.target.password;
         let text = if password.is_empty() { text.to_string() } else { text.replace(password.as_str(), "********") };
+        let text = hide_secrets(&text).into_owned();
         {
             let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
             // A full disk must not end the measurement.
             let _ = writeln!(log, "{:>14.6} {text}", at.as_secs());
         }
-        if text.contains(&self.program.ready) && !self.ready.swap(true, Ordering::Relaxed) {
+        let says_ready = matches!(&self.program.ready, ReadyWhen::Log(ready) if text.contains(ready.as_str()));
+        if says_ready && !self.ready.swap(true, Ordering::Relaxed) {
             self.trial.event_at(at, Kind::Ready { attempt: 0 });
         }
-        if text.contains(&self.program.lost) {
+        if let Some(message) = self.program.done.as_ref().and_then(|pattern| number_in(pattern, &text)) {
+            self.trial.event_at(at, Kind::Effect { message });
+        }
+        if self.program.lost.iter().any(|lost| text.contains(lost.as_str())) {
             let how = how(&self.program, &text);
             self.trial.event_at(at, Kind::Said { how, text });
         }
     }
 }
 
+/// The number at the place of `{message}` in a line that is like the pattern.
+fn number_in(pattern: &str, line: &str) -> Option<u64> {
+    let (before, after) = pattern.split_once("{message}")?;
+    line.match_indices(before).find_map(|(at, _)| {
+        let rest = &line[at + before.len()..];
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest[end..].starts_with(after).then(|| rest[..end].parse().ok())?
+    })
+}
+
 /// What a line means, by the adapter's words.
 fn how(program: &Program, text: &str) -> How {
     match program.words.iter().find(|(word, _)| text.contains(word.as_str())).map(|(_, how)| how.as_str()) {
         Some("read_timeout") => How::ReadTimeout,
+        Some("connect_timeout") => How::ConnectTimeout,
         Some("amqp_heartbeat") => How::AmqpHeartbeat,
+        Some("health_check") => How::HealthCheck,
+        Some("closed_by_peer") => How::ClosedByPeer,
         _ => How::Other,
     }
 }
@@ -201,10 +230,12 @@ mod tests {
 
     #[test]
     fn words_are_taken_from_the_adapter() {
-        let adapter = crate::clients::adapter(SubjectKind::Celery).unwrap();
+        let adapter = crate::clients::adapter_of(SubjectKind::Celery).unwrap();
         let program = Program {
             argv: Vec::new(),
             env: Vec::new(),
+            cwd: None,
+            done: None,
             ready: adapter.ready,
             lost: adapter.lost,
             words: adapter.words,
@@ -220,6 +251,15 @@ mod tests {
             How::AmqpHeartbeat
         );
         assert_eq!(how(&program, &line("ConnectionResetError(104, 'Connection reset by peer')")), How::Other);
+    }
+
+    #[test]
+    fn a_line_that_is_like_the_pattern_has_its_number() {
+        assert_eq!(number_in("done {message}", "12:00 done 17"), Some(17));
+        assert_eq!(number_in("job={message};", "job=; job=4; job=5;"), Some(4));
+        assert_eq!(number_in("{message} done", "17 done"), Some(17));
+        assert_eq!(number_in("done {message}", "done x"), None);
+        assert_eq!(number_in("done {message}!", "done 7"), None);
     }
 
     #[test]

@@ -15,16 +15,16 @@ mod amqp_ticker;
 mod amqp_wire;
 mod attempts;
 mod causes;
-mod celery_task;
 mod child;
 mod command;
-mod consumers;
 mod lapin_client;
 mod liveness;
+mod message;
 mod peer;
 mod producer;
 pub mod protocol;
 mod proxy;
+mod proxy_manners;
 mod publish_amqp;
 mod publish_redis;
 mod reaper_process;
@@ -38,6 +38,8 @@ mod tasks;
 mod tcp_reader;
 mod tcp_writer;
 
+pub use proxy_manners::{SWALLOWS, WITHHOLDS};
+
 /// The consumers under test: `halfopen __subject --zero-ns N [--store PATH]`. Returns the exit status.
 #[must_use]
 pub fn subject_main(args: &[String]) -> i32 {
@@ -50,7 +52,9 @@ pub fn producer_main(args: &[String]) -> i32 {
     producer::main(args)
 }
 
-/// The proxy before a trial's broker: `halfopen __proxy --zero-ns N`. Returns the exit status.
+/// The proxy before a trial's broker, which listens before it says hello:
+/// `halfopen __proxy --zero-ns N --trial N --listen ADDRESS:PORT --upstream ADDRESS:PORT --queue NAME`. Returns the exit
+/// status.
 #[must_use]
 pub fn proxy_main(args: &[String]) -> i32 {
     proxy::main(args)

@@ -65,7 +65,6 @@ impl Role for Process {
             | Command::Publish { trial, .. }
             | Command::Republish { trial, .. }
             | Command::Inspect { trial, .. }
-            | Command::Relay { trial, .. }
             | Command::Fill { trial }
             | Command::Call { trial } => {
                 self.peer.reporter.note(format!("the peer takes no orders for trial {trial}: clients call on it"));

@@ -35,7 +35,7 @@ impl Role for Producer {
                     self.amqp.publish(trial, target, interval, task);
                     Ok(())
                 }
-                BrokerKind::Redis => self.redis.publish(trial, target, interval),
+                BrokerKind::Redis => self.redis.publish(trial, target, interval, task),
                 BrokerKind::None => Err(io::Error::other("bare TCP has no queue to publish to")),
             },
             Command::Close { trial } => {
@@ -48,9 +48,7 @@ impl Role for Producer {
             }
             Command::Reap { .. } => Err(io::Error::other("a producer does not reap")),
             Command::Open { trial, .. } => Err(io::Error::other(format!("a producer opens no client (trial {trial})"))),
-            Command::Relay { trial, .. } | Command::Inspect { trial, .. } => {
-                Err(io::Error::other(format!("a producer is neither proxy nor client (trial {trial})")))
-            }
+            Command::Inspect { trial, .. } => Err(io::Error::other(format!("a producer is no client (trial {trial})"))),
             Command::Fill { trial } => Err(io::Error::other(format!("a producer fills no window (trial {trial})"))),
             Command::Call { trial } => Err(io::Error::other(format!("a producer makes no call (trial {trial})"))),
             Command::Quit => Ok(()),

@@ -4,7 +4,7 @@
 //! the *peer* (the far end of bare TCP subjects) and the *reaper* (which cleans the task store up). One process hosts one
 //! to thousands of connections.
 
-use crate::clients::Program;
+use crate::clients::{Message, Program};
 use crate::events::{Event, Tuple};
 use crate::scenario::{BrokerKind, LivenessRule, ReaperSettings, Settings};
 use crate::units::{Offset, TrialId};
@@ -21,6 +21,9 @@ pub struct Target {
     /// RabbitMQ's virtual host.
     #[serde(default = "root_vhost")]
     pub vhost: String,
+    /// The number of Redis' database.
+    #[serde(default)]
+    pub db: u32,
     /// Queue (RabbitMQ) or list (Redis) of this trial; unused by bare TCP.
     pub queue: String,
     /// Login; empty for none.
@@ -33,11 +36,13 @@ fn root_vhost() -> String {
     "/".to_string()
 }
 
-/// Messages that are tasks of Celery's, in its protocol's version 2.
+/// Messages for a program of somebody else's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// The task's name.
-    pub name: String,
+    /// What each of them is.
+    pub message: Message,
+    /// Whether the producer declares the queue (durable); if not it waits until the client has.
+    pub declare: bool,
     /// When the first one is due, where it has an ETA.
     pub first_due: Option<Offset>,
 }
@@ -81,17 +86,6 @@ pub enum Command {
         attempt: u32,
         /// The connection.
         tuple: Tuple,
-    },
-    /// Proxy: stand between this trial's client and the broker.
-    Relay {
-        /// The trial.
-        trial: TrialId,
-        /// Where the client finds the broker.
-        listen: SocketAddrV4,
-        /// Where it is.
-        upstream: SocketAddrV4,
-        /// The trial's queue: who subscribes to it is the consumer.
-        queue: String,
     },
     /// Subject: a bare TCP writer whose peer does not read may begin to fill the peer's window.
     Fill {
@@ -177,7 +171,8 @@ mod tests {
     #[test]
     fn commands_survive_the_line() {
         let server = "10.128.128.1:5672".parse().unwrap();
-        let target = Target { server, vhost: "/".into(), queue: "q".into(), user: "u\n".into(), password: "p".into() };
+        let target =
+            Target { server, vhost: "/".into(), db: 0, queue: "q".into(), user: "u\n".into(), password: "p".into() };
         let settings = Settings {
             subject: SubjectKind::Lapin,
             connect_timeout: Setting::After(Duration::from_millis(1500)),
@@ -190,11 +185,13 @@ mod tests {
             ack: None,
             frame_max: None,
             peer_reads: false,
+            ping: None,
             link: None,
             heartbeat_thread: None,
             sync_call: None,
             sysctl: [("tcp_retries2".to_string(), 5)].into(),
             client: serde_json::Map::new(),
+            command: None,
         };
         let load_interval = Some(Duration::from_micros(333_333));
         for command in [
@@ -219,9 +216,8 @@ mod tests {
                 broker: BrokerKind::Redis,
                 target,
                 interval: Duration::from_secs(1),
-                task: Some(Task { name: "t".into(), first_due: Some(Offset(7)) }),
+                task: Some(Task { message: Message::Celery("t".into()), declare: true, first_due: Some(Offset(7)) }),
             },
-            Command::Relay { trial: 5, listen: server, upstream: server, queue: "q".into() },
             Command::Inspect { trial: 5, attempt: 2, tuple: Tuple { local: server, peer: server } },
             Command::Fill { trial: 4 },
             Command::Republish { trial: 5, message: 6 },

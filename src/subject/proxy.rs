@@ -5,13 +5,15 @@
 //! them, which is the engine's.
 
 use super::child::{self, Role, flag};
-use super::consumers::Consumers;
 use super::protocol::Command;
+use super::proxy_manners::{Manners, Way};
 use super::report::Reporter;
 use super::socket;
+use crate::clients::RoleReader;
 use crate::events::{Kind, Source};
 use crate::host::clock::Clock;
 use crate::host::process::{Launch, Process, Stream};
+use crate::scenario::BrokerKind;
 use crate::units::TrialId;
 use socket2::SockRef;
 use std::io::{self, Read, Write};
@@ -24,30 +26,30 @@ use std::thread;
 const CHUNK: usize = 64 * 1024;
 
 pub(super) fn main(args: &[String]) -> i32 {
-    let zero_ns = flag(args, "--zero-ns").unwrap_or("0").to_string();
-    child::run(args, Source::Peer, &[], |reporter| Ok(Proxy { reporter: reporter.clone(), zero_ns }))
+    child::run(args, Source::Peer, &[], |reporter| {
+        let needed = |name: &str| flag(args, name).ok_or_else(|| io::Error::other(format!("{name} is needed")));
+        let wrong = |_| io::Error::other("not an address");
+        // Before hello: the first client that looks for it finds it.
+        let listener = TcpListener::bind(needed("--listen")?.parse::<SocketAddrV4>().map_err(wrong)?)?;
+        let acceptor = Acceptor {
+            trial: needed("--trial")?.parse().map_err(|_| io::Error::other("not a number"))?,
+            upstream: needed("--upstream")?.parse().map_err(wrong)?,
+            queue: needed("--queue")?.to_string(),
+            zero_ns: needed("--zero-ns")?.to_string(),
+            reporter: reporter.clone(),
+        };
+        thread::Builder::new().name("accept".into()).spawn(move || acceptor.serve(&listener))?;
+        Ok(Proxy { reporter: reporter.clone() })
+    })
 }
 
 struct Proxy {
     reporter: Reporter,
-    zero_ns: String,
 }
 
 impl Role for Proxy {
-    fn command(&mut self, command: Command) {
-        if let Command::Relay { trial, listen, upstream, queue } = command {
-            let started = TcpListener::bind(listen).and_then(|listener| {
-                let acceptor =
-                    Acceptor { trial, upstream, queue, zero_ns: self.zero_ns.clone(), reporter: self.reporter.clone() };
-                thread::Builder::new()
-                    .name(format!("accept-{trial}"))
-                    .spawn(move || acceptor.serve(&listener))
-                    .map(drop)
-            });
-            if let Err(error) = started {
-                self.reporter.note(format!("proxy of trial {trial}: can't listen on {listen}: {error}"));
-            }
-        }
+    fn command(&mut self, _: Command) {
+        self.reporter.note("a proxy takes no orders: clients call on it".to_string());
     }
 }
 
@@ -101,6 +103,8 @@ fn relay(args: &[String]) -> io::Result<()> {
     let trial: TrialId = needed("--trial")?.parse().map_err(|_| io::Error::other("not a number"))?;
     let upstream: SocketAddrV4 = needed("--upstream")?.parse().map_err(wrong)?;
     let queue = needed("--queue")?.to_string();
+    let manners = Manners::good();
+    manners.follow_signals()?;
     let client = TcpStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Only the duplicate is left: standard input would keep the connection open.
     let null: OwnedFd = std::fs::File::open("/dev/null")?.into();
@@ -113,26 +117,29 @@ fn relay(args: &[String]) -> io::Result<()> {
     let far = socket::tuple_of(SockRef::from(&server))?;
     reporter.event(reporter.now(), trial, Kind::Relayed { tuple: near, upstream: far });
     let (back, into) = (server.try_clone()?, client.try_clone()?);
-    let backward = thread::spawn(move || hand_on(back, into, |_| {}));
-    let mut consumers = Consumers::of(&queue);
-    hand_on(client, server, |bytes| {
-        if consumers.read(bytes) {
-            reporter.event(reporter.now(), trial, Kind::Role { tuple: near, role: "consumer".into() });
+    let own = manners.clone();
+    let backward = thread::spawn(move || hand_on(back, into, &own, Way::ToClient, |_| {}));
+    let redis = upstream.port() == BrokerKind::Redis.port();
+    let mut reader = RoleReader::of(if redis { BrokerKind::Redis } else { BrokerKind::Rabbitmq }, &queue);
+    hand_on(client, server, &manners, Way::ToBroker, |bytes| {
+        if let Some(role) = reader.read(bytes) {
+            reporter.event(reporter.now(), trial, Kind::Role { tuple: near, role: role.into() });
         }
     });
     let _ = backward.join();
     Ok(())
 }
 
-/// Until one side ends: an orderly end is handed on as one, an error ends both.
-fn hand_on(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut(&[u8])) {
+/// Until one side ends: an orderly end is handed on as one, an error ends both. An end that is not to be told keeps both
+/// open until the process ends.
+fn hand_on(mut from: TcpStream, mut to: TcpStream, manners: &Manners, way: Way, mut seen: impl FnMut(&[u8])) {
     let mut buffer = vec![0; CHUNK];
     let orderly = loop {
         match from.read(&mut buffer) {
             Ok(0) => break true,
             Ok(length) => {
                 seen(&buffer[..length]);
-                if to.write_all(&buffer[..length]).is_err() {
+                if manners.share(way, length, |n| to.write_all(&buffer[..n])).is_err() {
                     break false;
                 }
             }
@@ -140,6 +147,9 @@ fn hand_on(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut(&[u8])) 
             Err(_) => break false,
         }
     };
+    while !manners.tells_the_end(way) {
+        thread::park();
+    }
     // What is shut down already needs no second time.
     if orderly {
         let _ = to.shutdown(Shutdown::Write);
@@ -164,7 +174,7 @@ mod tests {
         assert_eq!(tuple.reversed(), socket::tuple_of(SockRef::from(&writer)).unwrap());
         let mut count = 0;
         let relay = thread::spawn(move || {
-            hand_on(from, to, |bytes| count += bytes.len());
+            hand_on(from, to, &Manners::good(), Way::ToBroker, |bytes| count += bytes.len());
             count
         });
         writer.write_all(b"hello").unwrap();

@@ -2,7 +2,7 @@
 
 use super::amqp::{self, FRAME_MAX, Wishes};
 use super::causes;
-use super::celery_task;
+use super::message;
 use super::protocol::{Target, Task};
 use super::report::Reporter;
 use super::schedule::Schedule;
@@ -10,7 +10,8 @@ use super::stop::Stop;
 use super::tasks::TaskLog;
 use crate::events::Kind;
 use crate::units::{Offset, TrialId};
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
+use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Confirmation, Connection, PublisherConfirm};
 use std::collections::HashMap;
 use std::io;
@@ -22,6 +23,8 @@ use tokio::sync::Mutex;
 
 /// Between two attempts to reach a broker that is gone.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Between two questions whether a queue is there.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// The link to one broker and virtual host; opened when first needed, opened again when it broke.
 #[derive(Default)]
@@ -147,8 +150,13 @@ impl Numbered {
 
     async fn publish(&self, channel: &Channel, message: &mut u64) -> lapin::Result<()> {
         let queue = self.target.queue.as_str();
-        // Celery declares its queues durable, and the first to declare decides.
-        amqp::declare(channel, queue, self.task.is_some()).await?;
+        match &self.task {
+            None => amqp::declare(channel, queue, false).await?,
+            // Clients declare their queues durable, and the first to declare decides.
+            Some(task) if task.declare => amqp::declare(channel, queue, true).await?,
+            // With arguments of its own, which nobody else has to know.
+            Some(_) => self.await_queue(queue).await?,
+        }
         let mut schedule = Schedule::staggered(self.reporter.now(), self.interval, self.trial);
         loop {
             // A task with an ETA has to be in the worker's hands before the cut: it goes ahead of the schedule.
@@ -171,6 +179,24 @@ impl Numbered {
         }
     }
 
+    /// Waits until the client has declared its queue. Asking for one that is not there costs a channel each time.
+    async fn await_queue(&self, queue: &str) -> lapin::Result<()> {
+        loop {
+            self.link.channel(&self.target, &self.reporter).await;
+            let channel = {
+                let open = self.link.open.lock().await;
+                let Some((connection, _)) = open.as_ref() else { continue };
+                connection.create_channel().await?
+            };
+            let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+            let there = channel.queue_declare(queue.into(), options, FieldTable::default()).await.is_ok();
+            if there {
+                return channel.close(200, "".into()).await;
+            }
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+    }
+
     /// Writes the message's task down, where there is a task store.
     async fn queue(&self, message: u64, at: Offset) -> Result<(), String> {
         let Some(tasks) = self.tasks.clone() else { return Ok(()) };
@@ -184,7 +210,8 @@ impl Numbered {
             None => (message.to_string(), BasicProperties::default()),
             Some(task) => {
                 let due = task.first_due.filter(|_| message == 0).map(|due| self.reporter.wall_of(due));
-                celery_task::message(&task.name, self.trial, message, due)
+                let now_ms = self.reporter.wall_of(self.reporter.now()) / 1_000_000;
+                message::amqp(&task.message, self.trial, &self.target.queue, message, due, now_ms)
             }
         };
         let (options, queue) = (BasicPublishOptions::default(), self.target.queue.as_str());

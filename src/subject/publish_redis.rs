@@ -1,10 +1,12 @@
 //! Publishing to Redis: one thread and one connection a broker, `LPUSH` after `LPUSH` in the order of their deadlines.
 
-use super::protocol::Target;
+use super::message;
+use super::protocol::{Target, Task};
 use super::redis_client::login;
 use super::report::Reporter;
 use super::schedule::Schedule;
 use super::tasks::TaskLog;
+use crate::clients::Message;
 use crate::events::Kind;
 use crate::units::{Offset, TrialId};
 use redis::io::tcp::TcpSettings;
@@ -25,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 
 enum Order {
-    Publish { trial: TrialId, queue: String, interval: Duration },
+    Publish { trial: TrialId, queue: String, interval: Duration, form: Message },
     Republish { trial: TrialId, message: u64 },
     Close { trial: TrialId },
 }
@@ -33,7 +35,8 @@ enum Order {
 pub(super) struct Publisher {
     reporter: Reporter,
     tasks: Option<TaskLog>,
-    brokers: HashMap<SocketAddrV4, Sender<Order>>,
+    /// By server and database.
+    brokers: HashMap<(SocketAddrV4, u32), Sender<Order>>,
 }
 
 impl Publisher {
@@ -41,9 +44,16 @@ impl Publisher {
         Ok(Self { reporter, tasks, brokers: HashMap::new() })
     }
 
-    pub fn publish(&mut self, trial: TrialId, target: Target, interval: Duration) -> io::Result<()> {
-        let server = target.server;
-        let order = Order::Publish { trial, queue: target.queue.clone(), interval };
+    pub fn publish(
+        &mut self,
+        trial: TrialId,
+        target: Target,
+        interval: Duration,
+        task: Option<Task>,
+    ) -> io::Result<()> {
+        let server = (target.server, target.db);
+        let form = task.map_or_else(|| Message::Text("{message}".to_string()), |task| task.message);
+        let order = Order::Publish { trial, queue: target.queue.clone(), interval, form };
         if let Entry::Vacant(place) = self.brokers.entry(server) {
             let (orders, receiver) = mpsc::channel();
             let worker = Worker::new(target, self.reporter.clone(), self.tasks.clone());
@@ -66,16 +76,17 @@ impl Publisher {
         self.brokers.keys().try_for_each(|server| self.tell(*server, order()))
     }
 
-    fn tell(&self, server: SocketAddrV4, order: Order) -> io::Result<()> {
+    fn tell(&self, server: (SocketAddrV4, u32), order: Order) -> io::Result<()> {
         let worker = self.brokers.get(&server);
         let told = worker.is_some_and(|orders| orders.send(order).is_ok());
-        told.then_some(()).ok_or_else(|| io::Error::other(format!("the thread for {server} has ended")))
+        told.then_some(()).ok_or_else(|| io::Error::other(format!("the thread for {} has ended", server.0)))
     }
 }
 
 /// One trial's messages.
 struct Numbered {
     queue: String,
+    form: Message,
     schedule: Schedule,
     next: u64,
 }
@@ -102,10 +113,10 @@ impl Worker {
                 None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match order {
-                Ok(Order::Publish { trial, queue, interval }) => {
+                Ok(Order::Publish { trial, queue, interval, form }) => {
                     let schedule = Schedule::staggered(self.reporter.now(), interval, trial);
                     self.due.push(Reverse((schedule.due(), trial)));
-                    self.trials.insert(trial, Numbered { queue, schedule, next: 0 });
+                    self.trials.insert(trial, Numbered { queue, form, schedule, next: 0 });
                 }
                 Ok(Order::Republish { trial, message }) => self.again(trial, message),
                 Ok(Order::Close { trial }) => drop(self.trials.remove(&trial)),
@@ -118,7 +129,7 @@ impl Worker {
     /// The same message once more: its task is in the store already.
     fn again(&mut self, trial: TrialId, message: u64) {
         let Some(numbered) = self.trials.get(&trial) else { return };
-        match push(&mut self.connection, &self.target, &numbered.queue, message) {
+        match push(&mut self.connection, &self.target, numbered, trial, message) {
             Ok(()) => self.reporter.event(self.reporter.now(), trial, Kind::Confirmed { message }),
             Err(error) => {
                 self.reporter.note(format!("producer: {error}"));
@@ -139,7 +150,7 @@ impl Worker {
             let queued = self.tasks.as_ref().map_or(Ok(()), |tasks| tasks.queue(trial, message, at));
             let pushed = queued
                 .map_err(|error| error.to_string())
-                .and_then(|()| push(&mut self.connection, &self.target, &numbered.queue, message));
+                .and_then(|()| push(&mut self.connection, &self.target, numbered, trial, message));
             match pushed {
                 Ok(()) => {
                     self.reporter.event(at, trial, Kind::Published { message });
@@ -161,13 +172,21 @@ impl Worker {
 
 /// # Errors
 /// In words, with the broker's address.
-fn push(connection: &mut Option<Connection>, target: &Target, queue: &str, message: u64) -> Result<(), String> {
+fn push(
+    connection: &mut Option<Connection>,
+    target: &Target,
+    numbered: &Numbered,
+    trial: TrialId,
+    message: u64,
+) -> Result<(), String> {
+    let queue = numbered.queue.as_str();
+    let body = message::redis(&numbered.form, trial, queue, message);
     let mut pushed = || -> RedisResult<()> {
         let link = match connection {
             Some(link) => link,
             None => connection.insert(connect(target)?),
         };
-        redis::cmd("LPUSH").arg(queue).arg(message).query(link)
+        redis::cmd("LPUSH").arg(queue).arg(&body).query(link)
     };
     pushed().map_err(|error| format!("LPUSH to {}: {error}", target.server))
 }
@@ -175,7 +194,8 @@ fn push(connection: &mut Option<Connection>, target: &Target, queue: &str, messa
 fn connect(target: &Target) -> RedisResult<Connection> {
     let info = ConnectionAddr::Tcp(target.server.ip().to_string(), target.server.port()).into_connection_info()?;
     let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
-    let client = Client::open(info.set_redis_settings(login(&target.user, &target.password)))?;
+    let client =
+        Client::open(info.set_redis_settings(login(&target.user, &target.password).set_db(i64::from(target.db))))?;
     let connection = client.get_connection_with_timeout(LIMIT)?;
     connection.set_read_timeout(Some(LIMIT))?;
     connection.set_write_timeout(Some(LIMIT))?;

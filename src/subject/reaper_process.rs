@@ -46,8 +46,7 @@ impl Role for Reaper {
             | Command::Republish { trial, .. }
             | Command::Fill { trial }
             | Command::Call { trial }
-            | Command::Inspect { trial, .. }
-            | Command::Relay { trial, .. } => {
+            | Command::Inspect { trial, .. } => {
                 self.reporter.note(format!("the reaper knows tasks only, no connection of trial {trial}"));
             }
         }

@@ -1,4 +1,4 @@
-//! The real `redis` client in a blocking `BRPOP`.
+//! The real `redis` client in a blocking `BRPOP`, or silent between one `PING` and the next.
 //!
 //! With a read timeout *r* the server is asked to answer after *r*/2 at the latest, so that a healthy idle link never
 //! runs into it; without one, `BRPOP … 0` waits for ever. `BRPOP` removes the message as it delivers it, so there is no
@@ -17,6 +17,7 @@ use redis::io::tcp::TcpSettings;
 use redis::{Client, Connection, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError, RedisResult};
 use socket2::SockRef;
 use std::net::SocketAddrV4;
+use std::time::Duration;
 
 /// Lives until the trial is closed.
 pub(super) fn run(trial: &Trial, gate: &Gate) {
@@ -83,6 +84,10 @@ fn attempt_once(trial: &Trial, attempt: u32, place: &mut Option<Place<'_>>) -> E
     }
     place.take();
     trial.event(Kind::Ready { attempt });
+    if let Some(every) = trial.settings.ping {
+        let (at, cause) = ping_until_it_ends(trial, attempt, &mut connection, every);
+        return End::Noticed { at, cause };
+    }
     let wait_s = limit.map_or(0.0, |limit| limit.as_secs_f64() / 2.0);
     let (at, cause) = pop_until_it_ends(trial, attempt, &mut connection, wait_s);
     End::Noticed { at, cause }
@@ -121,6 +126,20 @@ fn pop_until_it_ends(trial: &Trial, attempt: u32, connection: &mut Connection, w
                 Err(_) => trial.reporter.note(format!("trial {}: a payload that is no number: {payload:?}", trial.id)),
             },
             Err(error) => return (at, causes::of_redis(&error, How::ReadTimeout)),
+        }
+    }
+}
+
+/// Silence, a PING, its reply: what an application does that keeps a connection for when it needs one.
+fn ping_until_it_ends(trial: &Trial, attempt: u32, connection: &mut Connection, every: Duration) -> (Offset, Cause) {
+    loop {
+        if trial.stop.wait(every) {
+            return (trial.reporter.now(), causes::cause(How::Other, None, "closed"));
+        }
+        trial.event(Kind::Called { attempt, method: "PING".to_string() });
+        let result: RedisResult<String> = redis::cmd("PING").query(connection);
+        if let Err(error) = result {
+            return (trial.reporter.now(), causes::of_redis(&error, How::ReadTimeout));
         }
     }
 }

@@ -71,8 +71,9 @@ impl Role for Subjects {
                 let current = Current::default();
                 let trial = Trial { id: trial, target, settings, load_interval, reporter, tasks, current, stop };
                 let alive = beats.map_or(Ok(()), |beats| liveness::start(Arc::new(trial.clone()), *beats));
-                if let Err(error) = alive.and_then(|()| self.start(trial, program)) {
-                    self.reporter.note(format!("cannot start a client: {error}"));
+                if let Err(error) = alive.and_then(|()| self.start(trial.clone(), program)) {
+                    self.reporter.note(format!("cannot start the client of trial {}: {error}", trial.id));
+                    trial.event(Kind::SubjectExited { status: error.to_string() });
                 }
             }
             Command::Fill { trial } => {
@@ -98,9 +99,6 @@ impl Role for Subjects {
                     self.reporter.event(self.reporter.now(), trial, Kind::Options { attempt, effective });
                 }
             }
-            Command::Relay { trial, .. } => {
-                self.reporter.note(format!("a subject is no proxy; trial {trial} ignored"));
-            }
             Command::Publish { trial, .. } | Command::Republish { trial, .. } => {
                 self.reporter.note(format!("a subject does not publish; trial {trial} ignored"));
             }
@@ -117,15 +115,15 @@ impl Subjects {
             SubjectKind::TcpWriter => tcp_writer::run,
             SubjectKind::RedisBlocking => redis_client::run,
             SubjectKind::AmqpBlocking => amqp_blocking::run,
-            SubjectKind::Celery => {
-                let program = program.ok_or_else(|| io::Error::other("no program was named"))?;
-                let id = trial.id;
-                self.programs.insert(id, Running::start(trial, *program)?);
-                return Ok(());
-            }
             SubjectKind::Lapin => {
                 let gate = self.openings.clone();
                 self.runtime()?.spawn(lapin_client::run(trial, gate));
+                return Ok(());
+            }
+            _ => {
+                let program = program.ok_or_else(|| io::Error::other("no program was named"))?;
+                let id = trial.id;
+                self.programs.insert(id, Running::start(trial, *program)?);
                 return Ok(());
             }
         };

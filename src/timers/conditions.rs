@@ -32,12 +32,6 @@ impl FaultKind {
         !matches!(self, Self::Both | Self::ToClient)
     }
 
-    /// Whether segments from the client reach the broker.
-    #[must_use]
-    pub fn broker_hears(self) -> bool {
-        !matches!(self, Self::Both | Self::ToBroker)
-    }
-
     /// Whether somebody stands still above TCP.
     #[must_use]
     pub fn freezes(self) -> bool {

@@ -7,11 +7,13 @@ mod calendar;
 mod duration;
 mod offset;
 mod pace;
+mod secret;
 
 pub use calendar::{iso_8601, parse_instant, utc_date_time};
 pub use duration::{DurationError, Setting, parse_duration, parse_rate, print_duration, seconds};
 pub use offset::Offset;
 pub use pace::Pace;
+pub use secret::hide_secrets;
 
 use std::fmt;
 

@@ -96,14 +96,16 @@ pub(super) fn objection(
     let control = fault.is_control();
     let hears_nothing = drop.to_client || (fault.act.is_some() && fault.silent());
     // What is lost while the host forgets was looked at in the act's own proof.
-    let moment = fault.act == Some(Act::RebootHost);
+    let moment = fault.act.is_some_and(Act::forgets);
     let dropped_outside =
         !moment && ((!drop.to_broker && c.dropped_to_broker > 0) || (!drop.to_client && c.dropped_to_client > 0));
     let lost_otherwise = (drop.to_broker && c.lost_to_broker() > 0) || (drop.to_client && c.lost_to_client() > 0);
     let checks = [
         (!control && !intact, VoidReason::RulesNotIntact),
         (!control && fault.silent() && c.icmp_to_client > 0, VoidReason::IcmpReachedClient),
+        // One way cut, the broker's own RST may come; it was offered, and what was not came from something in between.
         (hears_nothing && c.rst_to_client > 0, VoidReason::RstReachedClient),
+        (drop.to_broker && c.rst_to_client > c.offered_to_client, VoidReason::RstReachedClient),
         (hears_nothing && c.fin_to_client > 0, VoidReason::FinReachedClient),
         (drop.to_broker && c.passed_to_broker > 0, VoidReason::PassedToBroker),
         (drop.to_client && c.passed_to_client > 0, VoidReason::PassedToClient),

@@ -60,8 +60,12 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
             }
             Kind::Effect { .. } if !case.arm.settings.subject.is_command() => by.effects += 1,
             // The work of a program that is watched from outside is the only proof that its message had arrived.
-            Kind::PeerReceived { .. } | Kind::Effect { .. } => {
-                by.effects += u64::from(matches!(event.kind, Kind::Effect { .. }));
+            Kind::Effect { .. } => {
+                by.effects += 1;
+                by.delivered.get_or_insert((at, consuming_at(t, at)));
+                row.delivered_n += 1;
+            }
+            Kind::PeerReceived { .. } => {
                 let attempt = by.sent;
                 by.delivered.get_or_insert((at, attempt));
                 row.delivered_n += 1;
@@ -89,6 +93,12 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
     rows.into_values().map(finish).collect()
 }
 
+/// The connection that a client from outside was consuming on: its work does not say over which a message came.
+fn consuming_at(t: &Timeline, at: Offset) -> u32 {
+    let ready = t.attempts.iter().filter_map(|(n, attempt)| Some((attempt.ready.filter(|ready| *ready <= at)?, *n)));
+    ready.max().map_or(0, |(_, attempt)| attempt)
+}
+
 /// Enters fate and anomalies into the rows.
 pub(super) fn enter(account: &Account, rows: &mut [MessageRow]) {
     for row in rows {
@@ -100,7 +110,7 @@ pub(super) fn enter(account: &Account, rows: &mut [MessageRow]) {
 }
 
 /// Enters the number of messages with each anomaly into the trial's row.
-pub(super) fn count(account: &Account, row: &mut TrialRow) {
+pub(super) fn tally(account: &Account, row: &mut TrialRow) {
     let n = |kind| Some(account.of(kind).count() as u64);
     row.lost_n = n(AnomalyKind::Lost);
     row.duplicated_n = n(AnomalyKind::DuplicatedDelivery);
@@ -127,6 +137,32 @@ fn message_of(kind: &Kind) -> Option<u64> {
         | Kind::PeerReceived { message } => Some(*message),
         _ => None,
     }
+}
+
+/// Counts what became of the messages, where there are any.
+pub(super) fn count(row: &mut TrialRow, ledger: &[MessageRow]) {
+    if ledger.is_empty() {
+        return;
+    }
+    let count = |which: &dyn Fn(&MessageRow) -> bool| Some(ledger.iter().filter(|m| which(m)).count() as u64);
+    // The earliest end among the messages that were published later; ledgers are in the order of publication.
+    let mut overtaken_at = vec![None; ledger.len()];
+    let mut earliest: Option<Offset> = None;
+    for (index, message) in ledger.iter().enumerate().rev() {
+        overtaken_at[index] = earliest;
+        earliest = [earliest, message.resolved_s].into_iter().flatten().min();
+    }
+    let overtaken: Vec<bool> = ledger
+        .iter()
+        .zip(&overtaken_at)
+        .map(|(m, later)| later.is_some_and(|later| m.resolved_s.is_none_or(|own| later < own)))
+        .collect();
+    row.messages_published = count(&|m| m.published_s.is_some());
+    row.messages_unresolved = count(&|m| m.resolved_s.is_none());
+    row.messages_duplicated = count(&|m| m.delivered_n > 1 || m.effects.is_some_and(|n| n > 1));
+    row.messages_overtaken = Some(overtaken.iter().filter(|o| **o).count() as u64);
+    let missing = ledger.iter().zip(&overtaken).filter(|(m, overtaken)| **overtaken && m.resolved_s.is_none());
+    row.messages_missing = Some(missing.count() as u64);
 }
 
 /// Fills the stuck columns: the oldest message that was unresolved at the cut or published after it and that did not get

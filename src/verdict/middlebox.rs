@@ -16,6 +16,9 @@ pub(super) fn objection(c: &Counters, intact: bool, middlebox: Middlebox) -> Opt
     // What a NAT itself tells the broker is a RST, and leaves the router as what passes does.
     let through = c.passed_to_broker > c.rst_to_broker;
     let lost = c.offered_to_broker > c.dropped_to_broker || (!nat && c.offered_to_client > c.dropped_to_client);
+    // A NAT that tracks strictly tells a broker that speaks; nobody else does.
+    let told = !nat || loose || c.offered_to_client == 0 || c.rst_to_broker > 0;
+    let untold = || VoidReason::ActNotInForce("the broker spoke, and the NAT sent it no RST".to_string());
     let unanswered = || VoidReason::ActNotInForce("the client spoke, and the middlebox sent it no RST".to_string());
     let checks = [
         (!intact, VoidReason::RulesNotIntact),
@@ -25,6 +28,7 @@ pub(super) fn objection(c: &Counters, intact: bool, middlebox: Middlebox) -> Opt
         (!loose && through, VoidReason::PassedToBroker),
         (!loose && c.passed_to_client > c.rst_to_client, VoidReason::PassedToClient),
         (resets && !answered, unanswered()),
+        (!told, untold()),
         (loose && c.dropped_to_broker + c.dropped_to_client > 0, VoidReason::DroppedOutsideFault),
         (silent && lost, VoidReason::LostOtherwise),
     ];
@@ -61,6 +65,9 @@ mod tests {
     fn what_a_nat_tells_the_broker_has_not_passed() {
         let told = Counters { offered_to_client: 2, passed_to_broker: 2, rst_to_broker: 2, ..Counters::default() };
         assert_eq!(objection(&told, true, SILENT), None);
+        let untold = Counters { offered_to_client: 2, dropped_to_client: 2, ..Counters::default() };
+        assert!(matches!(objection(&untold, true, SILENT), Some(VoidReason::ActNotInForce(_))));
+        assert_eq!(objection(&untold, true, FIREWALL), None);
         // A firewall has no address of its own that a packet could be for.
         assert_eq!(objection(&told, true, FIREWALL), Some(VoidReason::LostOtherwise));
     }

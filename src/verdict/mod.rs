@@ -72,7 +72,7 @@ pub fn judge(plan: &Plan, events: &[Event]) -> Judged {
         let account = ledger::check(trial.id, &record, &terms::terms(&case));
         messages::enter(&account, &mut messages);
         if !messages.is_empty() || plan.scenario.load_of(arm).is_some() {
-            messages::count(&account, &mut row);
+            messages::tally(&account, &mut row);
         }
         judged.trials.push(row);
         judged.account.fates.extend(account.fates);

@@ -174,6 +174,30 @@ row! {
         /// How long the connection under test was healthy under watch: from consuming to the cut, the alarm or the end of a
         /// control. What false alarms are counted against.
         healthy_s: Option<Span>,
+        /// The first connection that the client gave up after the cut, whichever it was: when.
+        reacted_s: Option<Offset>,
+        /// Which one, as in `connections.csv`.
+        reacted_on: String,
+        /// What it was for.
+        reacted_role: String,
+        /// The client's process ended by itself.
+        client_exited_s: Option<Offset>,
+        /// How it ended.
+        client_exit: String,
+        /// User and system time of a client that is a program of somebody else's, in seconds, up to its end.
+        client_cpu_s: Option<f64>,
+        /// The sum of its processes' peaks of resident memory, in MiB.
+        client_rss_mib: Option<f64>,
+        /// Messages that were handed to the broker.
+        messages_published: Option<u64>,
+        /// Messages that were not resolved by the end of the watch.
+        messages_unresolved: Option<u64>,
+        /// Messages that reached a consumer more than once.
+        messages_duplicated: Option<u64>,
+        /// Messages that a later one overtook: they waited with a connection that was dead, or are gone.
+        messages_overtaken: Option<u64>,
+        /// Those of them that were not resolved by the end of the watch: lost, or still with a dead connection.
+        messages_missing: Option<u64>,
         /// Messages that nobody has any more and whose work was never done; empty without messages.
         lost_n: Option<u64>,
         /// Messages that reached consumers more than once.

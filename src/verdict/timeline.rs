@@ -1,6 +1,6 @@
 //! The facts of one trial, taken out of its events once: sorted, without duplicates, cut off at the trial's end.
 
-use crate::events::{Cause, Counters, EffectiveOptions, Event, Kind, SocketSnapshot, Tuple};
+use crate::events::{Cause, Counters, EffectiveOptions, Event, How, Kind, SocketSnapshot, Tuple};
 use crate::plan::Plan;
 use crate::units::Offset;
 use std::collections::{BTreeMap, HashMap};
@@ -45,6 +45,14 @@ fn tuple_of(kind: &Kind) -> Option<Tuple> {
         _ => None,
     }
 }
+
+/// What is known only after the end of the watch.
+fn is_late(kind: &Kind) -> bool {
+    matches!(kind, Kind::Certificate { .. } | Kind::Used { .. })
+}
+
+/// How long after it closed a connection a client may still say why.
+const SAID_AFTER_NS: i64 = 1_000_000_000;
 
 /// The cut.
 #[derive(Debug, Clone, Copy)]
@@ -116,6 +124,10 @@ pub(super) struct Timeline {
     pub first_drop: Option<(Offset, Option<Offset>)>,
     pub certificates: Vec<(Offset, Counters, bool)>,
     pub exited: Option<(Offset, String)>,
+    /// Processor time in milliseconds and memory in KiB of a client that is a program of somebody else's.
+    pub used: Option<(u64, u64)>,
+    /// Why the client gave a connection up, by its own words.
+    said: Vec<(Offset, How, String)>,
     /// When the watch ended, and whether it was cut short.
     pub ended: Option<(Offset, bool)>,
 }
@@ -130,9 +142,10 @@ impl Timeline {
         });
         let mut t = Self { ended, ..Self::default() };
         let last = t.ended.map_or(Offset(i64::MAX), |(at, _)| at);
-        for event in events.iter().filter(|e| e.offset <= last || matches!(e.kind, Kind::Certificate { .. })) {
+        for event in events.iter().filter(|e| e.offset <= last || is_late(&e.kind)) {
             t.take(event.offset, &event.kind);
         }
+        t.let_it_say_why();
         // Tuples are known only now: a look at a socket may be stamped before the client reports its connection.
         for event in events.iter().filter(|e| e.offset <= last) {
             t.take_by_tuple(event.offset, &event.kind);
@@ -143,6 +156,16 @@ impl Timeline {
     /// The connection under test.
     pub fn first(&self) -> Attempt {
         self.attempts.get(&0).cloned().unwrap_or_default()
+    }
+
+    /// The first connection that the client gave up after `cut`: when, which, and what it was for.
+    pub fn first_reaction(&self, cut: Offset) -> Option<(Offset, u32, String)> {
+        let gave_up = |(number, attempt): (&u32, &Attempt)| {
+            let at = attempt.notice.as_ref().map(|(at, _)| *at).filter(|at| *at > cut)?;
+            let open = attempt.connected.is_some_and(|(opened, _)| opened < cut);
+            open.then(|| (at, *number, attempt.role.clone().unwrap_or_default()))
+        };
+        self.attempts.iter().filter_map(gave_up).min()
     }
 
     fn of(&mut self, attempt: u32) -> &mut Attempt {
@@ -176,8 +199,22 @@ impl Timeline {
             Kind::Proof { what, holds } => self.proofs.push((at, what.clone(), *holds)),
             Kind::FirstDrop { not_before } => _ = self.first_drop.get_or_insert((at, *not_before)),
             Kind::Certificate { counters, intact } => self.certificates.push((at, *counters, *intact)),
+            Kind::Used { cpu_ms, peak_rss_kib, .. } => self.used = Some((*cpu_ms, *peak_rss_kib)),
+            Kind::Said { how, text } => self.said.push((at, *how, text.clone())),
             Kind::SubjectExited { status } => _ = self.exited.get_or_insert((at, status.clone())),
             _ => {}
+        }
+    }
+
+    /// Some clients close first and speak then: what is said in a moment after the notice is its reason.
+    fn let_it_say_why(&mut self) {
+        let said = std::mem::take(&mut self.said);
+        let Some((at, cause)) = self.attempts.get_mut(&0).and_then(|first| first.notice.as_mut()) else { return };
+        let within = |after: Offset| (0..=SAID_AFTER_NS).contains(&(after.0 - at.0));
+        let reason = said.iter().find(|(after, how, _)| within(*after) && *how != How::Other);
+        if let Some((_, how, text)) = reason.filter(|_| cause.how == How::Other) {
+            cause.how = *how;
+            cause.text = format!("{}; it said: {text}", cause.text);
         }
     }
 

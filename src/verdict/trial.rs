@@ -4,7 +4,7 @@ use super::timeline::{Applied, Attempt, Timeline};
 use super::watcher;
 use super::{MessageRow, Outcome, Span, TrialRow, VoidReason, certificate, messages};
 use crate::plan::{Trial, Window};
-use crate::scenario::{Arm, Fault, Scenario};
+use crate::scenario::{Act, Arm, Fault, Scenario};
 use crate::units::Offset;
 
 /// What was planned for the trial.
@@ -35,22 +35,26 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
         Err(reason) => (Outcome::Void, Some(reason)),
     };
     let counters = certificate.map(|(c, _)| c);
-    // A control has no rule, so nothing is dated from it.
-    let cut = t.applied.filter(|_| !case.fault.is_control());
+    // A control has no rule, so nothing is dated from it. Whoever kills a broker sees it gone later than its clients do: there
+    // the signal is the cut.
+    let killed = case.fault.act.is_some_and(Act::ends_processes);
+    let in_force_after = t.applied.map(|a| a.after).filter(|_| !case.fault.is_control());
+    let dated = |a: Applied| if killed { Applied { after: a.before, ..a } } else { a };
+    let cut = t.applied.filter(|_| !case.fault.is_control()).map(dated);
     let mut row = TrialRow {
         trial: case.trial.id,
         arm: case.arm.name.clone(),
         subject: case.arm.settings.subject.name().to_string(),
         broker: case.arm.settings.subject.broker().name().to_string(),
         fault: case.fault.name().to_string(),
-        scope: case.fault.scope.name().to_string(),
+        scope: case.fault.reach().to_string(),
         conn_id: format!("{}.0", case.trial.id),
         local: first.connected.map(|(_, tuple)| tuple.local),
         peer: first.connected.map(|(_, tuple)| tuple.peer),
         phase_s: Offset::ZERO + case.trial.phase,
         fault_before_s: cut.map(|a| a.before),
         fault_applied_s: cut.map(|a| a.after),
-        fault_after_s: cut.map(|a| a.after),
+        fault_after_s: in_force_after,
         age_at_fault_s: cut.and_then(|a| a.age_s),
         first_drop_s: t.first_drop.map(|(at, _)| at),
         first_drop_not_before_s: t.first_drop.and_then(|(_, not_before)| not_before),
@@ -94,6 +98,18 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
         row.ttr_s = row.recovered_s.map(|r| span(r, cut.after));
     }
     row.healthy_s = healthy(case, t, &first, outcome);
+    if let Some((at, number, role)) = cut.and_then(|cut| t.first_reaction(cut.after)) {
+        row.reacted_s = Some(at);
+        row.reacted_on = format!("{}.{number}", case.trial.id);
+        row.reacted_role = role;
+    }
+    row.client_exited_s = t.exited.as_ref().map(|(at, _)| *at);
+    row.client_exit = t.exited.as_ref().map(|(_, status)| status.clone()).unwrap_or_default();
+    (row.client_cpu_s, row.client_rss_mib) = match t.used {
+        Some((cpu_ms, rss_kib)) => (Some(cpu_ms as f64 / 1e3), Some(rss_kib as f64 / 1024.0)),
+        None => (None, None),
+    };
+    messages::count(&mut row, ledger);
     if let Some(cut) = cut.filter(|_| outcome != Outcome::Void) {
         row.agrees = agrees(case, &row, cut);
         row.watcher_agrees = watcher_agrees(case, &row);
@@ -203,8 +219,13 @@ fn why_not(first: &Attempt) -> String {
 fn watcher_of(case: &Case<'_>, t: &Timeline, first: &Attempt, outcome: Outcome) -> &'static str {
     match (outcome, &first.notice) {
         (Outcome::Void, _) => watcher::UNKNOWN,
-        (Outcome::Detected, Some((_, cause))) => {
-            watcher::of_notice(cause, first, &case.arm.settings, t.applied.map(|a| a.before))
+        (Outcome::Detected, Some((at, cause))) => {
+            let (settings, since) = (&case.arm.settings, t.applied.map(|a| a.before));
+            match watcher::of_notice(cause, first, settings, since) {
+                // It did not say why, and the kernel had ended the connection before.
+                watcher::UNKNOWN => watcher::of_kernel_end(first, *at, settings, since),
+                known => known,
+            }
         }
         // Before the cut, or without one: every look at the socket is evidence.
         (Outcome::FalseAlarm, Some((_, cause))) => watcher::of_notice(cause, first, &case.arm.settings, None),

@@ -97,6 +97,20 @@ pub(super) fn of_notice(cause: &Cause, attempt: &Attempt, settings: &Settings, s
     }
 }
 
+/// Which of the kernel's timers had ended a connection before its owner acted.
+pub(super) fn of_kernel_end(
+    attempt: &Attempt,
+    noticed: Offset,
+    settings: &Settings,
+    since: Option<Offset>,
+) -> &'static str {
+    let end = attempt.kernel_end.as_ref().filter(|end| end.at <= noticed);
+    match end.and_then(|end| end.errno).filter(|errno| *errno != 0) {
+        Some(errno) => of_errno(errno, attempt, settings, since),
+        None => UNKNOWN,
+    }
+}
+
 /// Who ended an attempt that never became a connection.
 pub(super) fn of_failed_attempt(cause: &Cause, settings: &Settings) -> &'static str {
     match (cause.how, cause.errno) {

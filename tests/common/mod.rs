@@ -71,11 +71,13 @@ impl Setup {
             work: None,
             frame_max: lapin.then_some(4096),
             peer_reads: true,
+            ping: None,
             link: None,
             heartbeat_thread: None,
             sync_call: None,
             sysctl: BTreeMap::new(),
             client: serde_json::Map::new(),
+            command: None,
         };
         Arm { name: name.into(), settings, trials, load: true }
     }
@@ -96,6 +98,7 @@ impl Setup {
             act: (self.fault == "frozen-broker").then_some(Act::FreezeBroker),
             repeat: self.times.map(|times| Repeat { times, pause: Duration::from_secs(3) }),
             trigger: None,
+            connection: None,
             drop: Directions { to_broker, to_client },
             scope: if self.scope == "host" { Scope::Host } else { Scope::Flow },
             duration: setting(self.healed_after_s),

@@ -273,7 +273,7 @@ fn a_hung_harness_heals_by_itself_and_its_certificate_says_so() {
     assert!(harness.wait().expect("its end").success());
 }
 
-/// The scenarios of the catalogue hold their gates, side by side and with few trials.
+/// The scenarios of the catalogue hold their gates, side by side and with few trials; and under another fault they don't.
 #[test]
 fn the_scenarios_of_the_catalogue_hold_their_gates() {
     require_root();
@@ -294,6 +294,9 @@ fn the_scenarios_of_the_catalogue_hold_their_gates() {
         "nat-reset",
         "nat-loose",
         "firewall-forgets",
+        "blackhole",
+        "directions",
+        "lossy-link",
     ]
     .map(|name| (name, start(name)));
     let mut failed = String::new();
@@ -302,6 +305,8 @@ fn the_scenarios_of_the_catalogue_hold_their_gates() {
         if output.status.code() != Some(0) {
             let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
             failed += &format!("{name}: {}\n{}\n", output.status, text.concat());
+        } else {
+            failed += &crate::changed::unnoticed(&dir.path().join(name));
         }
     }
     assert!(failed.is_empty(), "{failed}");

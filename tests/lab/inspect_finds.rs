@@ -2,7 +2,7 @@
 
 use crate::common::{binary, require_root, run_id, within};
 use crate::inspect::{inspect, window};
-use halfopen::clients::{Adapter, adapter, ensure};
+use halfopen::clients::{Adapter, adapter_of, ensure};
 use halfopen::host::clock::Clock;
 use halfopen::host::netns::NetNs;
 use halfopen::host::process::{Launch, Process, Stream};
@@ -80,7 +80,7 @@ impl Clients {
 }
 
 fn environment() -> PathBuf {
-    let celery = adapter(SubjectKind::Celery).unwrap();
+    let celery = adapter_of(SubjectKind::Celery).unwrap();
     let lock = include_str!("inspect-requirements.lock");
     ensure(&Adapter { name: "inspect".into(), lock, ..celery }, &mut |text| println!("{text}")).unwrap()
 }
@@ -107,8 +107,11 @@ fn defaults_of_real_clients_are_found_and_a_frozen_proxy_looks_alive() {
         nofile: 4096,
         router: RouterNs::New,
         proxied: false,
+        standby: false,
+        namespaces_only: false,
         middlebox: None,
         vhosts: Vec::new(),
+        databases: 0,
         database: false,
     };
     let lab = Lab::build(&spec, &Patience::new(Clock::start())).unwrap();

@@ -50,8 +50,11 @@ fn spec<'a>(name: &str, dir: &std::path::Path, arms: Vec<ArmNet>, brokers: &'a B
         nofile: 8_192,
         router: RouterNs::New,
         proxied: false,
+        standby: false,
+        namespaces_only: false,
         middlebox: None,
         vhosts: Vec::new(),
+        databases: 0,
         database: false,
     }
 }

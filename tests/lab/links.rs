@@ -1,10 +1,13 @@
 //! Links (netem) in the virtual-time guest, whose kernel has the emulator whatever this machine's has.
 
 use crate::common::binary;
+use crate::support::{Connection, Lab};
 use crate::vm::boot;
+use halfopen::host::netlink::{Op, apply};
 use halfopen::host::process::{Launch, Stream};
 use halfopen::store::{self, Recorded};
 use halfopen::verdict::{Outcome, TrialRow, judge};
+use std::io::{Read, Write};
 use std::path::Path;
 
 /// Runs a scenario with the binary's own command line; returns its exit code and its standard error.
@@ -196,9 +199,31 @@ fn a_kernel_without_the_emulator_says_so() {
         [[arm]]\nname = \"a\"\nsubject = \"tcp-reader\"\nlink = { delay = \"5ms\" }\n";
     let (code, errors) = run(dir.path(), text, &["--lab", "netns"]);
     if code == Some(3) {
-        assert!(errors.contains("no netem (sch_netem); run with --lab vm"), "{errors}");
+        assert!(errors.contains("a delay is not available here, because this kernel has no netem"), "{errors}");
+        assert!(errors.contains("run with --lab vm"), "{errors}");
         assert!(!dir.path().join("out").exists(), "nothing was measured, so no run is left");
     } else {
         assert_eq!(code, Some(0), "{errors}");
     }
+}
+
+/// A token bucket where the router's packets leave for the server, and nothing on an end's own queue.
+#[test]
+fn a_rate_holds_without_the_emulator() {
+    let lab = Lab::build();
+    let rate_bytes = 500_000;
+    apply(&lab.router, &[Op::Tbf { link: "server".into(), rate_bytes }]).expect("sch_tbf");
+    let Connection { mut near, mut far, .. } = lab.connect(0).expect("a connection");
+    let sent = vec![7; 750_000];
+    let begun = lab.clock.now();
+    let writer = std::thread::spawn(move || {
+        near.write_all(&sent).expect("all of it leaves");
+        near
+    });
+    let mut received = vec![0; 750_000];
+    far.read_exact(&mut received).expect("all of it arrives");
+    let took = lab.clock.now().since(begun);
+    drop(writer.join());
+    // The bucket's 5 kB are gone at once; the other 745 take a second and a half.
+    assert!(took.as_secs_f64() > 1.4, "{took:?}");
 }

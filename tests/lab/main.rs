@@ -7,6 +7,8 @@
 
 mod blocking;
 mod certificate;
+mod changed;
+mod clients;
 mod common;
 mod docker;
 mod fault;
@@ -21,11 +23,14 @@ mod lab;
 mod links;
 mod middlebox;
 mod observe;
+mod peers;
 #[path = "../support/place.rs"]
 mod place;
+mod proxies;
 mod reap;
 mod reaper;
 mod rootless;
 mod supervisor;
 mod support;
 mod vm;
+mod written;

@@ -4,6 +4,7 @@ use crate::common::{binary, processes_with, within};
 use halfopen::host::process::{Launch, Stream};
 use halfopen::lab::vm::{Boot, BuildOptions, Cache, Mode, Rule, VmError, build};
 use nix::sys::signal::Signal;
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub fn boot(argv: &[&str]) -> Boot {
@@ -189,6 +190,28 @@ fn timers_at_full_size_agree_with_the_model() {
     let all: serde_json::Value = serde_json::from_str(&read("out/conformance.json")).unwrap();
     assert_eq!(all["labs"][0]["name"], "vm");
     assert!(all["settings"].as_array().unwrap().len() >= 20, "{all}");
+}
+
+/// Airflow's reaper (1200 s, looked at every 120 s) and RabbitMQ's `consumer_timeout` (30 minutes), on the real brokers.
+#[test]
+fn a_reaper_and_a_broker_take_their_real_time() {
+    boot(&["/bin/true"]);
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = |name: &str| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scenarios").join(name);
+    let (reaper, broker) = (scenario("reaper-fallback-1200.toml"), scenario("cases/celery-6760.toml"));
+    let mut launch = Launch::new(binary());
+    launch = launch
+        .args(["run".into(), reaper, broker])
+        .args(["--lab", "vm", "--trials", "1", "--jobs", "2", "--out", "out"]);
+    launch.cwd = Some(dir.path().to_path_buf());
+    (launch.stdout, launch.stderr) = (Stream::File(dir.path().join("said")), Stream::File(dir.path().join("err")));
+    let status = launch.spawn().unwrap().wait().unwrap();
+    let read = |file: &str| std::fs::read_to_string(dir.path().join(file)).unwrap();
+    assert_eq!(status.code(), Some(0), "{}\n{}", read("said"), read("err"));
+    for name in ["reaper-fallback-1200", "celery-6760"] {
+        let summary: serde_json::Value = serde_json::from_str(&read(&format!("out/{name}/summary.json"))).unwrap();
+        assert_eq!(summary["complete"].as_bool(), Some(true), "{summary}");
+    }
 }
 
 #[test]

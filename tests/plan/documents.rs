@@ -15,7 +15,7 @@ fn scenarios() -> Vec<(String, String)> {
         let entries = std::fs::read_dir(root().join(name)).expect("the folder is there");
         entries.map(|entry| entry.expect("is readable").path()).collect()
     };
-    let mut files: Vec<PathBuf> = ["scenarios", "scenarios/cases", "scenarios/faults"]
+    let mut files: Vec<PathBuf> = ["scenarios", "scenarios/cases", "scenarios/faults", "scenarios/findings"]
         .into_iter()
         .flat_map(folder)
         .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))

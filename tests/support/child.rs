@@ -156,10 +156,12 @@ pub fn settings(subject: SubjectKind) -> Settings {
         work: None,
         frame_max: None,
         peer_reads: true,
+        ping: None,
         link: None,
         heartbeat_thread: None,
         sync_call: None,
         client: serde_json::Map::new(),
+        command: None,
         sysctl: BTreeMap::new(),
     }
 }
@@ -169,7 +171,14 @@ pub fn some(seconds: f64) -> Setting {
 }
 
 pub fn target(server: SocketAddrV4, trial: TrialId) -> Target {
-    Target { server, vhost: "/".into(), queue: format!("trial-{trial}"), user: String::new(), password: String::new() }
+    Target {
+        server,
+        vhost: "/".into(),
+        db: 0,
+        queue: format!("trial-{trial}"),
+        user: String::new(),
+        password: String::new(),
+    }
 }
 
 pub fn open(server: SocketAddrV4, trial: TrialId, settings: Settings, load_interval: Option<Duration>) -> Command {

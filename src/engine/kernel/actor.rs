@@ -1,5 +1,5 @@
-//! What a fault does beyond the path: it stops or kills the processes of a broker, or the proxy before it, and looks
-//! whether it took effect.
+//! What a fault does beyond the path: it stops or kills the processes of a broker, or stops the proxy before it or has it
+//! behave badly, and looks whether it took effect.
 //!
 //! Every process of the broker is meant, its helpers too, found as the descendants of the one that the lab started. One
 //! act hits every connection to the broker: it is done once, and each trial is told its instants. A proxy is one trial's:
@@ -9,6 +9,7 @@ use crate::fault::Applied;
 use crate::host::clock::Clock;
 use crate::host::procfs::{self, Identity, RunState};
 use crate::scenario::{Act, Scope};
+use crate::subject::{SWALLOWS, WITHHOLDS};
 use nix::sys::signal::Signal;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub struct Actor {
     whose: &'static str,
     /// Those that the last act hit.
     hit: Vec<Identity>,
-    done: Option<Applied>,
+    done: Option<(Act, Applied)>,
     healed: Option<Applied>,
 }
 
@@ -41,12 +42,39 @@ pub struct Proof {
     pub holds: bool,
 }
 
+/// How a process shows that a signal has taken effect.
+#[derive(Debug, Clone, Copy)]
+enum Look {
+    /// By what the kernel says of it.
+    State(RunState),
+    /// By the name that it gave itself.
+    Named(&'static str),
+}
+
+impl Look {
+    fn shows(self, process: Identity) -> bool {
+        match self {
+            Self::State(state) => procfs::run_state(process) == state,
+            Self::Named(name) => procfs::run_state(process) == RunState::Running && procfs::name(process.pid) == name,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::State(state) => state.words(),
+            Self::Named(name) => name,
+        }
+    }
+}
+
 /// The signal of an act, and how its processes are afterwards; `None` where none is meant.
-fn means(act: Act) -> Option<(Signal, RunState)> {
+fn means(act: Act) -> Option<(Signal, Look)> {
     match act {
-        Act::FreezeBroker | Act::FreezeProxy => Some((Signal::SIGSTOP, RunState::Stopped)),
-        Act::KillBroker => Some((Signal::SIGKILL, RunState::Gone)),
-        Act::RebootHost | Act::ForgetEntry => None,
+        Act::FreezeBroker | Act::FreezeProxy => Some((Signal::SIGSTOP, Look::State(RunState::Stopped))),
+        Act::KillBroker | Act::RestartBroker => Some((Signal::SIGKILL, Look::State(RunState::Gone))),
+        Act::SwallowProxy => Some((Signal::SIGUSR1, Look::Named(SWALLOWS))),
+        Act::WithholdReply => Some((Signal::SIGUSR2, Look::Named(WITHHOLDS))),
+        Act::RebootHost | Act::VanishHost | Act::FailOver | Act::AlarmBroker | Act::ForgetEntry => None,
     }
 }
 
@@ -71,7 +99,7 @@ impl Actor {
         let Some((signal, state)) = means(act) else {
             return Err(format!("`{}` is nothing that is done to a process", act.name()));
         };
-        if let Some(applied) = self.done {
+        if let Some((_, applied)) = self.done {
             return Ok(applied);
         }
         let meant = |process: &Identity| !self.below || !self.roots.contains(&process.pid);
@@ -80,7 +108,7 @@ impl Actor {
             return Err(format!("{} has no process that could be hit", self.whose));
         }
         let applied = self.signal(clock, signal, state)?;
-        self.done = Some(applied);
+        self.done = Some((act, applied));
         Ok(applied)
     }
 
@@ -92,7 +120,7 @@ impl Actor {
         match (act, self.healed) {
             (_, Some(healed)) => Ok(healed),
             (Act::FreezeBroker | Act::FreezeProxy, None) => {
-                let healed = self.signal(clock, Signal::SIGCONT, RunState::Running)?;
+                let healed = self.signal(clock, Signal::SIGCONT, Look::State(RunState::Running))?;
                 self.healed = Some(healed);
                 Ok(healed)
             }
@@ -106,7 +134,7 @@ impl Actor {
     /// In words, when a process can't be signalled.
     pub fn release(&mut self, clock: Clock) -> Result<(), String> {
         match (self.done, self.healed) {
-            (Some(_), None) => self.heal(clock, Act::FreezeBroker).map(drop),
+            (Some((act, _)), None) if act.heals() => self.heal(clock, act).map(drop),
             _ => Ok(()),
         }
     }
@@ -117,7 +145,7 @@ impl Actor {
         let Some((_, wanted)) = means(act) else {
             return Proof { what: format!("no process shows `{}`", act.name()), holds: false };
         };
-        let odd = self.hit.iter().filter(|process| procfs::run_state(**process) != wanted).count();
+        let odd = self.hit.iter().filter(|process| !wanted.shows(**process)).count();
         let n = self.hit.len();
         Proof {
             what: match odd {
@@ -129,7 +157,7 @@ impl Actor {
     }
 
     /// Signals all, then waits until it shows: the instants bracket both.
-    fn signal(&self, clock: Clock, signal: Signal, state: RunState) -> Result<Applied, String> {
+    fn signal(&self, clock: Clock, signal: Signal, state: Look) -> Result<Applied, String> {
         let before = clock.now();
         for process in &self.hit {
             match procfs::signal(*process, signal) {
@@ -139,7 +167,7 @@ impl Actor {
                 Err(error) => return Err(format!("{signal} to process {}: {error}", process.pid)),
             }
         }
-        let settled = || self.hit.iter().all(|process| procfs::run_state(*process) == state);
+        let settled = || self.hit.iter().all(|process| state.shows(*process));
         while !settled() && clock.now().since(before) < EFFECT {
             // This thread may have real-time priority: it has to let go, or those that are to stop don't get to run.
             std::thread::sleep(LOOK);

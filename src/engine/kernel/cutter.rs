@@ -4,7 +4,9 @@
 //! between the clock reading before a rule and the one after it.
 
 use super::Message;
-use super::actor::Actor;
+use super::actor::{Actor, Proof};
+use super::addresses::Addresses;
+use super::alarms::Alarms;
 use crate::events::{Counters, Event, Kind, Source, Tuple};
 use crate::fault::{Applied, Cut, FaultTable, TrialReading};
 use crate::host::clock::Clock;
@@ -89,6 +91,8 @@ pub enum Request {
     },
     /// The processes that an act on the broker hits, with their descendants.
     Brokers(Vec<u32>),
+    /// The alarms of the brokers that have one.
+    Alarms(Alarms),
     /// The process that accepts connections before the broker, for each trial that has one.
     Proxies(Vec<(TrialId, u32)>),
     /// Read and report one trial's counters.
@@ -129,12 +133,14 @@ pub struct Cutter {
     sock_diag: Vec<SockDiag>,
     /// The brokers' ends of the connections.
     far_ends: SockDiag,
+    addresses: Addresses,
     events: Sender<Message>,
     due: BinaryHeap<Reverse<(Offset, Due)>>,
     planned: Vec<Planned>,
     /// What each trial is under that has an act on the broker.
     acts: HashMap<TrialId, Act>,
     actor: Actor,
+    alarms: Alarms,
     /// One a proxy, made at its cut.
     proxies: HashMap<TrialId, u32>,
     proxy_actors: HashMap<TrialId, Actor>,
@@ -168,6 +174,7 @@ impl Cutter {
         table: FaultTable,
         sock_diag: Vec<SockDiag>,
         far_ends: SockDiag,
+        addresses: Addresses,
         events: Sender<Message>,
     ) -> Self {
         Self {
@@ -175,11 +182,13 @@ impl Cutter {
             table,
             sock_diag,
             far_ends,
+            addresses,
             events,
             due: BinaryHeap::new(),
             planned: Vec::new(),
             acts: HashMap::new(),
             actor: Actor::default(),
+            alarms: Alarms::default(),
             proxies: HashMap::new(),
             proxy_actors: HashMap::new(),
             middlebox: None,
@@ -250,6 +259,7 @@ impl Cutter {
             Request::Again { trial, at, time } => self.due.push(Reverse((at, Due::Again(trial, time)))),
             Request::Heal { trial, at } => self.due.push(Reverse((at, Due::Heal(trial)))),
             Request::Brokers(roots) => self.actor = Actor::new(roots),
+            Request::Alarms(alarms) => self.alarms = alarms,
             Request::Proxies(all) => self.proxies = all.into_iter().collect(),
             Request::Certify(trial) => self.certify(trial),
             Request::Finish { trial, why } => {
@@ -302,9 +312,11 @@ impl Cutter {
         };
         let age_at_fault_s = socket.map(|s| f64::from(s.last_data_recv_ms.min(s.last_ack_recv_ms)) / 1e3);
         let applied = match what.act {
-            Some(Act::RebootHost) => self.reboot(trial, tuple, what),
+            Some(Act::RebootHost | Act::FailOver) => self.lose_the_far_end(trial, tuple, what),
+            Some(Act::AlarmBroker) => self.alarms.raise(self.clock),
+            Some(Act::VanishHost) => self.vanish(trial, tuple, what),
+            Some(act) if act.in_proxy() => self.change_proxy(trial, act, what.scope),
             Some(Act::ForgetEntry) => self.forget(trial, tuple, what, forgotten),
-            Some(Act::FreezeProxy) => self.freeze_proxy(trial, what.scope),
             Some(act) => self.actor.act(self.clock, act),
             None => self.install(trial, tuple, what),
         };
@@ -323,11 +335,20 @@ impl Cutter {
         self.prove(trial);
     }
 
-    /// Makes the broker's host forget a connection. The path is cut for that moment, so that the RST of its kernel is lost,
-    /// and what says whether all of it was silent is said as a proof.
-    fn reboot(&mut self, trial: TrialId, tuple: Tuple, what: What) -> Result<Applied, String> {
-        let both = Directions { to_broker: true, to_client: true };
-        let cut = self.install(trial, tuple, What { drop: both, lease: Some(LEASE_BEYOND), ..what })?;
+    /// The broker's host is gone with its address: nothing of it is heard any more, and nobody is found there.
+    fn vanish(&mut self, trial: TrialId, tuple: Tuple, what: What) -> Result<Applied, String> {
+        let cut = self.install(trial, tuple, what)?;
+        self.addresses.vanish(trial, *tuple.peer.ip())?;
+        Ok(Applied { before: cut.before, after: self.clock.now() })
+    }
+
+    /// Makes the broker's host forget a connection, and where another one takes over, gives that the address. The path is
+    /// cut for that moment, so that the RST of its kernel is lost, and what says whether all of it was silent is said as a
+    /// proof. It stays cut where the other host drops what it does not know.
+    fn lose_the_far_end(&mut self, trial: TrialId, tuple: Tuple, what: What) -> Result<Applied, String> {
+        let (both, stays) = (Directions { to_broker: true, to_client: true }, !what.drop.is_none());
+        let lease = if stays { what.lease } else { Some(LEASE_BEYOND) };
+        let cut = self.install(trial, tuple, What { drop: both, lease, ..what })?;
         let destroyed = self.far_ends.destroy(Tuple { local: tuple.peer, peer: tuple.local });
         let lost = |read: &Result<TrialReading, _>| read.as_ref().is_ok_and(|r| r.counters.dropped_to_client > 0);
         let mut counted = self.table.counters_of(trial);
@@ -336,7 +357,15 @@ impl Cutter {
             std::thread::sleep(Duration::from_millis(1));
             counted = self.table.counters_of(trial);
         }
-        let healed = self.table.heal(trial).map_err(|error| error.to_string())?;
+        let moved = match what.act {
+            Some(Act::FailOver) => self.addresses.fail_over(trial, *tuple.peer.ip()),
+            _ => Ok(()),
+        };
+        let healed = match stays {
+            true => Applied { before: cut.after, after: self.clock.now() },
+            false => self.table.heal(trial).map_err(|error| error.to_string())?,
+        };
+        moved?;
         if !destroyed.map_err(|error| error.to_string())? {
             return Err("the broker's host knew no such connection".to_string());
         }
@@ -353,10 +382,10 @@ impl Cutter {
         Ok(Applied { before: cut.before, after: healed.after })
     }
 
-    fn freeze_proxy(&mut self, trial: TrialId, scope: Scope) -> Result<Applied, String> {
+    fn change_proxy(&mut self, trial: TrialId, act: Act, scope: Scope) -> Result<Applied, String> {
         let acceptor = self.proxies.get(&trial).copied().ok_or("the trial has no proxy")?;
         let actor = self.proxy_actors.entry(trial).or_insert_with(|| Actor::of_proxy(acceptor, scope));
-        actor.act(self.clock, Act::FreezeProxy)
+        actor.act(self.clock, act)
     }
 
     fn actor_of(&mut self, trial: TrialId) -> &mut Actor {
@@ -371,9 +400,14 @@ impl Cutter {
 
     /// Says what a look at the broker's processes shows, for a trial whose fault lies there.
     fn prove(&self, trial: TrialId) {
+        if let Some(Proof { what, holds }) = self.addresses.proof(trial) {
+            self.say(trial, Kind::Proof { what, holds });
+        }
         if let Some(act) = self.acts.get(&trial).filter(|_| self.in_force.get(&trial) == Some(&true)) {
-            let actor = self.proxy_actors.get(&trial).unwrap_or(&self.actor);
-            let super::actor::Proof { what, holds } = actor.proof(*act);
+            let Proof { what, holds } = match (act, self.proxy_actors.get(&trial)) {
+                (Act::AlarmBroker, _) => self.alarms.proof(),
+                (act, own) => own.unwrap_or(&self.actor).proof(*act),
+            };
             self.say(trial, Kind::Proof { what, holds });
         }
     }
@@ -383,9 +417,29 @@ impl Cutter {
         if self.finished.contains(&trial) || self.in_force.get(&trial) != Some(&true) {
             return;
         }
-        self.certify(trial);
+        let Some(act) = self.acts.get(&trial).copied().filter(|act| act.hits_all()) else {
+            return self.heal_one(trial);
+        };
+        // What is taken back is taken back for all of them: each is certified before the first.
+        let mut all: Vec<TrialId> = self.acts.iter().filter(|(_, other)| **other == act).map(|(id, _)| *id).collect();
+        all.retain(|id| !self.finished.contains(id) && self.in_force.get(id) == Some(&true));
+        all.sort_unstable();
+        for id in &all {
+            self.certify(*id);
+        }
+        for id in all {
+            self.heal_one(id);
+        }
+    }
+
+    fn heal_one(&mut self, trial: TrialId) {
+        let shared = self.acts.get(&trial).is_some_and(|act| act.hits_all());
+        if !shared {
+            self.certify(trial);
+        }
         let clock = self.clock;
         let healed = match self.acts.get(&trial).copied() {
+            Some(Act::AlarmBroker) => self.alarms.clear(clock),
             Some(act) => self.actor_of(trial).heal(clock, act),
             None => self.table.heal(trial).map_err(|error| error.to_string()),
         };

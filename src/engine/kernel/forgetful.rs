@@ -2,8 +2,10 @@
 
 use super::*;
 
-/// Time between two looks at an entry that lives for less than a second: how exactly its end is known.
+/// Time between two looks at an entry that is about to go: how exactly its end is known.
 const LOOK: Duration = Duration::from_millis(4);
+/// From so long before the earliest end of an entry on it is looked at so often.
+const NEAR: Duration = Duration::from_millis(500);
 
 /// What a look at an entry showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +48,7 @@ impl Forgetful {
         match self.tracked.lives(tuple.local, tuple.peer).map_err(|e| format!("connection tracking: {e}"))? {
             Some(left) => {
                 self.alive.insert(trial, before);
-                Ok(Look::Again(before + left.max(LOOK)))
+                Ok(Look::Again(before + left.saturating_sub(NEAR).max(LOOK)))
             }
             None => match self.alive.get(&trial) {
                 Some(seen) => Ok(Look::Forgotten(Applied { before: *seen, after: clock.now() })),

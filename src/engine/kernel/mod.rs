@@ -4,14 +4,18 @@
 //! cut, look at sockets, follow traces and logs, and read the children's reports.
 
 mod actor;
+mod addresses;
+mod alarms;
 mod children;
 mod cutter;
 mod descriptors;
+mod heard;
 mod looks;
 mod observers;
 mod outside;
 mod owned;
 mod place;
+mod polling;
 mod registry;
 mod run;
 mod tracker;

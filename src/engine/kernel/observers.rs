@@ -1,6 +1,7 @@
 //! Starts and stops the observers' threads, and says which source each observation comes from.
 
 use super::Message;
+use super::heard::Pairs;
 use super::looks::Told;
 use super::owned::Owned;
 use super::registry::Registry;
@@ -11,7 +12,7 @@ use crate::host::mailbox::{Receiver, Sender, mailbox};
 use crate::lab::Lab;
 use crate::observe::broker_log::LogWatch;
 use crate::observe::redis_clients::ClientsWatch;
-use crate::observe::{SockDiag, Traces};
+use crate::observe::{Door, SockDiag, Traces};
 use crate::scenario::BrokerKind;
 use crate::units::Pace;
 use std::io::{self, PipeWriter};
@@ -25,13 +26,12 @@ const CLIENT_LIST: Pace = Pace::new(Duration::from_millis(200), 50);
 pub struct Observers {
     /// Dropped, it ends the looks at sockets.
     told: Option<Sender<Told>>,
-    /// Dropped, it ends the trace.
-    trace: Option<PipeWriter>,
+    /// Dropped, they end the trace and what is like it.
+    ends: Vec<PipeWriter>,
     threads: Vec<JoinHandle<()>>,
     logs: Vec<LogWatch>,
     clients: Vec<ClientsWatch>,
     sources: Vec<String>,
-    trace_opened: bool,
 }
 
 impl Observers {
@@ -46,18 +46,18 @@ impl Observers {
         lab: &Lab,
         sockets: Vec<SockDiag>,
         outside: Owned,
+        ear: Option<(io::Result<Door>, Pairs)>,
     ) -> io::Result<Self> {
         let (told, news) = mailbox();
         let (end, trace) = std::io::pipe()?;
         let watch = Watch { clock, registry: registry.clone(), events: events.clone() };
         let mut this = Self {
             told: Some(told),
-            trace: Some(trace),
+            ends: vec![trace],
             threads: Vec::new(),
             logs: Vec::new(),
             clients: Vec::new(),
             sources: Vec::new(),
-            trace_opened: false,
         };
         let traced = match Traces::open(clock) {
             Ok(traces) => {
@@ -70,13 +70,40 @@ impl Observers {
                 let how = "sock_diag, at the instant at which a timer is due, and else between two looks that are 20 ms or \
                            2 % of the time since the cut apart; without the kernel's error number";
                 this.sources.push(format!("kernel_end: {how} (no tracepoints: {why})"));
+                if !outside.is_empty() {
+                    let watch = watch.clone();
+                    this.thread("outside", move || watch.poll_outside(outside, &end))?;
+                    this.sources.push(
+                        "clients' sockets: sock_diag every 20 to 250 ms: what an attempt that is refused at once was, and why the \
+                         kernel ended a connection, is not known"
+                            .into(),
+                    );
+                }
                 false
             }
         };
-        this.trace_opened = traced;
+        if let Some((door, pairs)) = ear {
+            this.door(&watch, door, pairs)?;
+        }
         this.thread("sock_diag", move || watch.sockets(sockets, !traced, &news))?;
         this.brokers(clock, registry, events, lab)?;
         Ok(this)
+    }
+
+    /// Listens to the clients from outside at their broker's door.
+    fn door(&mut self, watch: &Watch, door: io::Result<Door>, pairs: Pairs) -> io::Result<()> {
+        match door {
+            Ok(door) => {
+                let (end, writer) = std::io::pipe()?;
+                self.ends.push(writer);
+                let watch = watch.clone();
+                self.thread("door", move || watch.listen(door, &pairs, &end))?;
+                self.sources.push("role: what each client sends, heard at the broker's door".into());
+            }
+            // The first connection that is there when a client says that it consumes stands for the consumer's.
+            Err(why) => self.sources.push(format!("role: not known (no packet socket: {why})")),
+        }
+        Ok(())
     }
 
     fn brokers(&mut self, clock: Clock, registry: &Registry, events: &Sender<Message>, lab: &Lab) -> io::Result<()> {
@@ -116,11 +143,6 @@ impl Observers {
         }
     }
 
-    /// Whether the kernel tells of every change of a socket.
-    pub fn traced(&self) -> bool {
-        self.trace_opened
-    }
-
     /// Which observation comes from where.
     pub fn sources(&self) -> Vec<String> {
         self.sources.clone()
@@ -131,7 +153,8 @@ impl Observers {
     /// # Errors
     /// What could no longer be observed: ends after that moment may be missing.
     pub fn stop(&mut self) -> Vec<io::Error> {
-        (self.told, self.trace) = (None, None);
+        self.told = None;
+        self.ends.clear();
         let mut errors: Vec<io::Error> = self.logs.drain(..).filter_map(|w| w.stop().err()).collect();
         errors.extend(self.clients.drain(..).filter_map(|w| w.stop().err()));
         for thread in self.threads.drain(..) {

@@ -1,5 +1,6 @@
 //! The opening of a run: its children, the proxies, the programs of others, and the connections under test.
 
+use super::super::heard::{Heard, Pairs};
 use super::*;
 use crate::scenario::{LivenessStore, ReaperSettings};
 use crate::subject::protocol::Beats;
@@ -28,8 +29,26 @@ pub(super) fn vhost(trial: TrialId) -> String {
     format!("halfopen.{trial}")
 }
 
-fn queue(trial: TrialId) -> String {
-    format!("halfopen.{trial}")
+/// The queue or list of a trial: its own, or the one that its program insists on.
+fn queue(plan: &Plan, trial: TrialId) -> String {
+    let settings = plan.trial(trial).and_then(|t| plan.scenario.arms.get(t.arm)).map(|arm| &arm.settings);
+    let named = settings.and_then(|settings| settings.command.as_ref()?.queue.clone());
+    named.unwrap_or_else(|| format!("halfopen.{trial}"))
+}
+
+/// The number of a trial's Redis database: one of its own for a program of somebody else's.
+pub(super) fn database(plan: &Plan, trial: TrialId, arm: usize) -> u32 {
+    let redis = plan.scenario.arms.get(arm).is_some_and(|arm| arm.settings.subject.broker() == BrokerKind::Redis);
+    if redis && is_command(plan, arm) { trial + 1 } else { 0 }
+}
+
+/// The clients from outside, for whoever listens to them.
+pub(super) fn heard(plan: &Plan, outside: &Outside) -> Pairs {
+    let one = |(pair, trial): ((std::net::Ipv4Addr, std::net::Ipv4Addr), TrialId)| {
+        let arm = plan.scenario.arms.get(plan.trial(trial)?.arm)?;
+        Some((pair, Heard { trial, broker: arm.settings.subject.broker(), queue: queue(plan, trial) }))
+    };
+    outside.trials().into_iter().filter_map(one).collect()
 }
 
 impl Run<'_> {
@@ -53,6 +72,9 @@ impl Run<'_> {
         }
         if scenario.arms.iter().any(|a| a.settings.subject.broker() == BrokerKind::None) {
             add(&["__peer"], PEER, Seat::Server)?;
+            if lab.standby.is_some() {
+                add(&["__peer"], "peer of the other host", Seat::Standby)?;
+            }
         }
         if scenario.load_interval.is_some()
             && scenario.arms.iter().any(|a| a.settings.subject.broker() != BrokerKind::None)
@@ -70,7 +92,12 @@ impl Run<'_> {
         }
         if lab.proxy.is_some() {
             for trial in &self.plan.trials {
-                add(&["__proxy"], &format!("{PROXY} {}", trial.id), Seat::Proxy)?;
+                let port = scenario.arms[trial.arm].settings.subject.broker().port();
+                let listen = SocketAddrV4::new(trial.server, port).to_string();
+                let (id, upstream) = (trial.id.to_string(), SocketAddrV4::new(ADMIN, port).to_string());
+                let queue = queue(self.plan, trial.id);
+                let role = ["__proxy", "--trial", &id, "--listen", &listen, "--upstream", &upstream, "--queue", &queue];
+                add(&role, &format!("{PROXY} {id}"), Seat::Proxy)?;
             }
         }
         if let Some(database) = &self.lab.database {
@@ -96,7 +123,9 @@ impl Run<'_> {
         let login = self.lab.broker(kind).map(|b| (b.user.clone(), b.password.clone()));
         let (user, password) = login.unwrap_or_default();
         let vhost = if is_command(self.plan, self.arm_of(trial)) { vhost(trial) } else { "/".to_string() };
-        Target { server: SocketAddrV4::new(server, kind.port()), vhost, queue: queue(trial), user, password }
+        let db = database(self.plan, trial, self.arm_of(trial));
+        let queue = queue(self.plan, trial);
+        Target { server: SocketAddrV4::new(server, kind.port()), vhost, db, queue, user, password }
     }
 
     /// How the worker of a trial gives signs of life.
@@ -107,13 +136,16 @@ impl Run<'_> {
 
     /// The program of a trial whose subject is one of somebody else's.
     pub(super) fn program(&self, trial: TrialId, settings: &Settings, target: &Target) -> Option<Program> {
-        let adapter = clients::adapter(settings.subject)?;
+        let adapter = clients::adapter(settings)?;
         let place = Where {
-            environment: self.job.environments.get(&settings.subject)?.clone(),
+            environment: self.job.environments.get(&settings.subject).cloned(),
+            started_in: self.job.started_in.clone(),
             trial,
+            broker: settings.subject.broker(),
             broker_host: target.server.ip().to_string(),
             broker_port: target.server.port(),
             vhost: target.vhost.clone(),
+            db: target.db,
             queue: target.queue.clone(),
             user: target.user.clone(),
             password: target.password.clone(),
@@ -123,22 +155,7 @@ impl Run<'_> {
         Some(adapter.program(settings, &place))
     }
 
-    /// The proxies listen before the first client looks for them.
-    pub(super) fn open_proxies(&mut self) {
-        for (index, trial) in
-            self.proxy_pids().into_iter().map(|(trial, _)| trial).collect::<Vec<_>>().into_iter().enumerate()
-        {
-            let Some(planned) = self.plan.trial(trial) else { continue };
-            let kind = self.plan.scenario.arms[planned.arm].settings.subject.broker();
-            let first = self.children.len() - self.plan.trials.len();
-            let (listen, upstream) =
-                (SocketAddrV4::new(planned.server, kind.port()), SocketAddrV4::new(ADMIN, kind.port()));
-            self.children[first + index].send(&Command::Relay { trial, listen, upstream, queue: queue(trial) });
-        }
-    }
-
     pub(super) fn open_all(&mut self) {
-        self.open_proxies();
         let plan = self.plan;
         if let Some(settings) = &plan.scenario.reaper {
             let first = plan::first_sweep(plan.scenario.seed, settings.interval);
@@ -154,13 +171,18 @@ impl Run<'_> {
             let target = self.target(trial.id, trial.server, settings.subject.broker());
             let load_interval = plan.scenario.load_of(&plan.scenario.arms[trial.arm]);
             let program = self.program(trial.id, &settings, &target);
-            if let Some(adapter) = clients::adapter(settings.subject) {
+            if let Some(adapter) = clients::adapter(&settings) {
                 self.facts.clients.extend(adapter.locked_versions());
             }
             let program = program.map(Box::new);
             let beats = self.beats(trial.id, trial.server);
             let open = Command::Open { trial: trial.id, target, settings, load_interval, program, beats };
             self.children[trial.arm].send(&open);
+            if plan.scenario.load_of(&plan.scenario.arms[trial.arm]).is_some()
+                && plan.scenario.arms[trial.arm].settings.is_ready_by_message()
+            {
+                self.carry_out(Order::StartLoad { trial: trial.id, first_due: None });
+            }
         }
     }
 }

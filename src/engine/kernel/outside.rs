@@ -6,9 +6,10 @@
 //! closes the consumer's connection, or, where nothing says which one that is or the kernel has ended it already, it
 //! begins another one. What is left out: what the kernel's timers did, which is in the same records.
 
+use crate::clients;
 use crate::events::{Cause, Event, How, Kind, Source, Tuple};
 use crate::plan::Plan;
-use crate::scenario::Act;
+use crate::scenario::ReadyWhen;
 use crate::units::{Offset, TrialId};
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
@@ -22,6 +23,9 @@ const CLOSE_WAIT: i32 = 8;
 /// How long before it closes a connection a client may have said why.
 const SAID_BEFORE_NS: i64 = 5_000_000_000;
 
+/// The role of a connection on which messages come.
+const CONSUMER: &str = "consumer";
+
 /// A socket of a trial's client changed its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketChange {
@@ -33,26 +37,46 @@ pub struct SocketChange {
     pub old: i32,
     /// To.
     pub new: i32,
-    /// The error that the kernel reported with it; 0 is none.
-    pub errno: i32,
+    /// The error that the kernel reported with it; 0 is none, `None` is not known: a timer of the kernel's was running.
+    pub errno: Option<i32>,
+    /// The look before, where it comes from looks and not from the kernel's own word.
+    pub not_before: Option<Offset>,
 }
 
 #[derive(Debug, Default)]
 struct Connection {
     /// Known once it is established, or before where somebody looked.
     tuple: Option<Tuple>,
+    /// When the client began it.
+    began: Option<Offset>,
     /// Whether the handshake is still going on.
     opening: bool,
     /// Whether it is there.
     open: bool,
-    consumer: bool,
+    /// What was heard of it.
+    role: Option<String>,
     /// Its number in events, once that is decided.
     attempt: Option<u32>,
 }
 
+impl Connection {
+    fn is(&self, role: &str) -> bool {
+        self.role.as_deref() == Some(role)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Client {
+    /// What the connection under test is for.
+    target: String,
+    ready_when: ReadyWhen,
+    /// Whether a connection counts as the consumer's only when its traffic says so.
+    needs_role: bool,
+    /// Whether messages flow, so that consuming again can be proven by one.
+    loaded: bool,
     connections: Vec<Connection>,
+    /// What was heard of connections; of one that is not known yet, too.
+    roles: HashMap<Tuple, String>,
     /// What happened before it consumed: by connection.
     kept: Vec<(Offset, usize, What)>,
     next_attempt: u32,
@@ -73,33 +97,43 @@ enum What {
     Connecting,
     Connected(Tuple),
     Failed(Cause),
-    KernelEnd(Tuple, i32),
+    KernelEnd(Tuple, Option<i32>, Option<Offset>),
     Notice(Cause),
 }
 
 /// All such clients of a run, by their addresses.
 #[derive(Debug, Default)]
 pub struct Outside {
-    /// Whether a proxy tells who the consumer is: then nobody has to guess.
-    roles_are_told: bool,
     by_pair: HashMap<(Ipv4Addr, Ipv4Addr), TrialId>,
     arms: HashMap<TrialId, usize>,
     clients: HashMap<TrialId, Client>,
 }
 
 impl Outside {
-    /// The clients of a plan that are programs of somebody else's.
+    /// The clients of a plan that are programs of somebody else's; `roles_are_told`: somebody reads their traffic, so that
+    /// nobody has to guess which connection is the consumer's.
     #[must_use]
-    pub fn of(plan: &Plan) -> Self {
-        let proxied = plan.scenario.faults.iter().any(|fault| fault.act == Some(Act::FreezeProxy));
-        let mut this = Self { roles_are_told: proxied, ..Self::default() };
+    pub fn of(plan: &Plan, roles_are_told: bool) -> Self {
+        let mut this = Self::default();
         let command = |arm: usize| plan.scenario.arms.get(arm).is_some_and(|arm| arm.settings.subject.is_command());
         for trial in plan.trials.iter().filter(|trial| command(trial.arm)) {
             this.arms.insert(trial.id, trial.arm);
             this.by_pair.insert((trial.client, trial.server), trial.id);
-            this.clients.insert(trial.id, Client::default());
+            let arm = &plan.scenario.arms[trial.arm];
+            let ready_when = clients::adapter(&arm.settings).map(|adapter| adapter.ready).unwrap_or_default();
+            let needs_role = roles_are_told && !matches!(ready_when, ReadyWhen::Connections(_));
+            let loaded = plan.scenario.load_of(arm).is_some();
+            let fault = plan.scenario.faults.get(trial.fault);
+            let target = fault.and_then(|fault| fault.connection.clone()).unwrap_or_else(|| CONSUMER.to_string());
+            this.clients.insert(trial.id, Client { target, ready_when, needs_role, loaded, ..Client::default() });
         }
         this
+    }
+
+    /// The clients' address pairs with their trials.
+    #[must_use]
+    pub fn trials(&self) -> Vec<((Ipv4Addr, Ipv4Addr), TrialId)> {
+        self.by_pair.iter().map(|(pair, trial)| (*pair, *trial)).collect()
     }
 
     /// The address pairs whose sockets are to be told of, each with the arm whose namespace they are in.
@@ -130,14 +164,12 @@ impl Outside {
         match &event.kind {
             Kind::Ready { attempt: 0 } if event.source == Source::Subject && !client.ready => {
                 client.waiting = Some(event);
-                return client.consumes(trial, self.roles_are_told);
+                return client.consumes(trial);
             }
-            Kind::Role { tuple, role } if role == "consumer" => {
-                if let Some(connection) = client.connections.iter_mut().find(|c| c.open && c.tuple == Some(*tuple)) {
-                    connection.consumer = true;
-                }
+            Kind::Role { tuple, role } => {
+                let (tuple, role) = (*tuple, role.clone());
                 let mut events = vec![event];
-                events.extend(client.consumes(trial, self.roles_are_told));
+                events.extend(client.heard(trial, at, tuple, role));
                 return events;
             }
             Kind::Said { how, text } => client.said = Some((at, *how, text.clone())),
@@ -147,6 +179,12 @@ impl Outside {
                 if let Some(ready) = client.recovery(trial, *message, at) {
                     return vec![event, ready];
                 }
+                if client.ready_when == ReadyWhen::Message {
+                    let mut events = vec![event];
+                    client.say_ready(trial, at);
+                    events.extend(client.consumes(trial));
+                    return events;
+                }
             }
             _ => {}
         }
@@ -155,18 +193,18 @@ impl Outside {
 
     /// Takes a change of a socket in.
     pub fn on_socket(&mut self, change: SocketChange) -> Vec<Event> {
-        let SocketChange { at, tuple, old, new, errno } = change;
+        let SocketChange { at, tuple, old, new, errno, not_before } = change;
         let Some(trial) = self.by_pair.get(&(*tuple.local.ip(), *tuple.peer.ip())).copied() else { return Vec::new() };
         let Some(client) = self.clients.get_mut(&trial).filter(|client| !client.ended) else { return Vec::new() };
         match (old, new) {
             (_, SYN_SENT) => client.begin(trial, at, Some(tuple).filter(|tuple| tuple.local.port() != 0)),
             (SYN_SENT, ESTABLISHED) => {
                 let mut events = client.connected(trial, at, tuple);
-                events.extend(client.consumes(trial, self.roles_are_told));
+                events.extend(client.consumes(trial));
                 events
             }
             (SYN_SENT, CLOSE) => client.failed(trial, at, tuple, errno),
-            (ESTABLISHED, _) => client.left(trial, at, tuple, new, errno),
+            (ESTABLISHED, _) => client.left(trial, at, tuple, new, errno, not_before),
             (CLOSE_WAIT, _) => client.closed(trial, at, tuple, How::Eof, "the peer had closed its end"),
             _ => Vec::new(),
         }
@@ -183,9 +221,10 @@ impl Client {
             What::Connecting => Kind::Connecting { attempt },
             What::Connected(tuple) => Kind::Connected { attempt, tuple },
             What::Failed(cause) => Kind::ConnectFailed { attempt, cause },
-            What::KernelEnd(tuple, errno) => {
-                Kind::KernelEnd { tuple, errno: Some(errno), not_before: None, by: "tracepoint".to_string() }
-            }
+            What::KernelEnd(tuple, errno, not_before) => match not_before {
+                None => Kind::KernelEnd { tuple, errno, not_before, by: "tracepoint".to_string() },
+                Some(_) => Kind::KernelEnd { tuple, errno: None, not_before, by: "sock_diag".to_string() },
+            },
             What::Notice(cause) => Kind::Notice { attempt, cause },
         };
         if attempt == 0 && matches!(kind, Kind::Notice { .. }) {
@@ -195,8 +234,8 @@ impl Client {
     }
 
     /// It said that it consumes: tells so as soon as the connection can be named on which it does.
-    fn consumes(&mut self, trial: TrialId, roles_are_told: bool) -> Vec<Event> {
-        let known = self.connections.iter().any(|c| c.open && (c.consumer || !roles_are_told));
+    fn consumes(&mut self, trial: TrialId) -> Vec<Event> {
+        let known = self.connections.iter().any(|c| c.open && (c.is(&self.target) || !self.needs_role));
         let Some(word) = self.waiting.take_if(|_| known) else { return Vec::new() };
         let mut events = self.number(trial);
         self.ready = true;
@@ -204,10 +243,41 @@ impl Client {
         events
     }
 
+    /// It consumes, by what was seen of it and not by its own word.
+    fn say_ready(&mut self, trial: TrialId, at: Offset) {
+        if !self.ready && self.waiting.is_none() {
+            self.waiting = Some(Event::of_trial(at, Source::Broker, trial, Kind::Ready { attempt: 0 }));
+        }
+    }
+
+    /// What a connection is for was heard.
+    fn heard(&mut self, trial: TrialId, at: Offset, tuple: Tuple, role: String) -> Vec<Event> {
+        let consumer = role == CONSUMER;
+        self.roles.insert(tuple, role.clone());
+        let index = self.connections.iter().position(|c| c.open && c.tuple == Some(tuple));
+        if let Some(index) = index {
+            self.connections[index].role = Some(role);
+        }
+        if consumer && self.ready_when == ReadyWhen::Consumes {
+            self.say_ready(trial, at);
+        }
+        let mut events = self.consumes(trial);
+        if !consumer {
+            return events;
+        }
+        // Without messages the new subscription is all that can be known.
+        let again = index.and_then(|index| self.connections[index].attempt).filter(|attempt| *attempt > 0);
+        if let (Some(attempt), Some(_), false, false) = (again, self.noticed, self.loaded, self.recovered) {
+            self.recovered = true;
+            events.push(Event::of_trial(at, Source::Broker, trial, Kind::Ready { attempt }));
+        }
+        events
+    }
+
     /// Decides who is attempt 0: the open consumer, or else the first connection that is there; then tells what was kept.
     fn number(&mut self, trial: TrialId) -> Vec<Event> {
-        let consumer = self.connections.iter().position(|c| c.open && c.consumer);
-        let Some(first) = consumer.or_else(|| self.connections.iter().position(|c| c.open)) else { return Vec::new() };
+        let named = self.connections.iter().position(|c| c.open && c.is(&self.target));
+        let Some(first) = named.or_else(|| self.connections.iter().position(|c| c.open)) else { return Vec::new() };
         self.connections[first].attempt = Some(0);
         self.next_attempt = 1;
         for index in 0..self.connections.len() {
@@ -231,7 +301,7 @@ impl Client {
     }
 
     fn begin(&mut self, trial: TrialId, at: Offset, tuple: Option<Tuple>) -> Vec<Event> {
-        self.connections.push(Connection { opening: true, tuple, ..Connection::default() });
+        self.connections.push(Connection { opening: true, tuple, began: Some(at), ..Connection::default() });
         let index = self.connections.len() - 1;
         if self.ready {
             self.give_number(index);
@@ -249,11 +319,21 @@ impl Client {
         }
         let index = self.connections.iter().position(|c| c.attempt == Some(0))?;
         let under_test = &self.connections[index];
-        if under_test.consumer && under_test.open {
+        if under_test.is(&self.target) && under_test.open {
             return None;
         }
         let cause = self.cause(at, How::Other, "it began another connection");
         self.tell(trial, at, index, What::Notice(cause))
+    }
+
+    /// The kernel's word of an end waits for its error, and the client may have begun another connection meanwhile: that
+    /// was its notice.
+    fn late_notice(&mut self, trial: TrialId, ended: Offset, index: usize) -> Option<Event> {
+        self.cut.filter(|cut| ended > *cut && self.noticed.is_none())?;
+        self.connections[index].attempt.filter(|attempt| *attempt == 0)?;
+        let began = self.connections.iter().filter_map(|c| c.began.filter(|began| *began > ended)).min()?;
+        let cause = self.cause(began, How::Other, "it began another connection");
+        self.tell(trial, began, index, What::Notice(cause))
     }
 
     fn connected(&mut self, trial: TrialId, at: Offset, tuple: Tuple) -> Vec<Event> {
@@ -269,31 +349,52 @@ impl Client {
         }
         let connection = &mut self.connections[index];
         (connection.tuple, connection.opening, connection.open) = (Some(tuple), false, true);
-        self.tell(trial, at, index, What::Connected(tuple)).into_iter().collect()
+        // Its first bytes may have been heard before the kernel's word of it came.
+        connection.role = self.roles.get(&tuple).cloned();
+        let events = self.tell(trial, at, index, What::Connected(tuple)).into_iter().collect();
+        let open = self.connections.iter().filter(|c| c.open).count();
+        if matches!(self.ready_when, ReadyWhen::Connections(count) if open >= count as usize) {
+            self.say_ready(trial, at);
+        }
+        events
     }
 
-    fn failed(&mut self, trial: TrialId, at: Offset, tuple: Tuple, errno: i32) -> Vec<Event> {
+    fn failed(&mut self, trial: TrialId, at: Offset, tuple: Tuple, errno: Option<i32>) -> Vec<Event> {
         let Some(index) = self.opening(tuple) else { return Vec::new() };
         self.connections[index].opening = false;
         let cause = match errno {
-            0 => Cause { how: How::Other, errno: None, text: "it gave the handshake up".to_string() },
-            errno => Cause { how: How::Errno, errno: Some(errno), text: String::new() },
+            Some(0) => Cause { how: How::Other, errno: None, text: "it gave the handshake up".to_string() },
+            Some(errno) => Cause { how: How::Errno, errno: Some(errno), text: String::new() },
+            None => Cause { how: How::Other, errno: None, text: "refused, or given up".to_string() },
         };
         self.tell(trial, at, index, What::Failed(cause)).into_iter().collect()
     }
 
     /// A connection left ESTABLISHED: the client closed it, its peer did, or the kernel gave it up.
-    fn left(&mut self, trial: TrialId, at: Offset, tuple: Tuple, new: i32, errno: i32) -> Vec<Event> {
+    fn left(
+        &mut self,
+        trial: TrialId,
+        at: Offset,
+        tuple: Tuple,
+        new: i32,
+        errno: Option<i32>,
+        not_before: Option<Offset>,
+    ) -> Vec<Event> {
         let Some(index) = self.connections.iter().position(|c| c.open && c.tuple == Some(tuple)) else {
             return Vec::new();
         };
-        let mut events: Vec<Event> = self.tell(trial, at, index, What::KernelEnd(tuple, errno)).into_iter().collect();
+        let end = What::KernelEnd(tuple, errno, not_before);
+        let mut events: Vec<Event> = self.tell(trial, at, index, end).into_iter().collect();
         match (new, errno) {
             // With unread data the kernel sends a RST instead of a FIN, and the socket is gone at once.
-            (FIN_WAIT1, _) | (CLOSE, 0) => {
+            (FIN_WAIT1, _) | (CLOSE, Some(0)) => {
                 events.extend(self.closed(trial, at, tuple, How::Other, "it closed its end"));
             }
-            (CLOSE, _) => self.connections[index].open = false,
+            (CLOSE, _) => {
+                self.connections[index].open = false;
+                self.roles.remove(&tuple);
+                events.extend(self.late_notice(trial, at, index));
+            }
             _ => {}
         }
         events
@@ -305,6 +406,7 @@ impl Client {
             return Vec::new();
         };
         self.connections[index].open = false;
+        self.roles.remove(&tuple);
         let cause = self.cause(at, how, what);
         self.tell(trial, at, index, What::Notice(cause)).into_iter().collect()
     }
@@ -326,7 +428,7 @@ impl Client {
         let noticed = self.noticed.filter(|_| !self.recovered)?;
         self.published.get(&message).filter(|published| **published > noticed)?;
         let open = |c: &&Connection| c.open && c.attempt.is_some_and(|attempt| attempt > 0);
-        let again = self.connections.iter().rev().filter(open).max_by_key(|c| c.consumer)?;
+        let again = self.connections.iter().rev().filter(open).max_by_key(|c| c.is(CONSUMER))?;
         let attempt = again.attempt?;
         self.recovered = true;
         Some(Event::of_trial(at, Source::Kernel, trial, Kind::Ready { attempt }))

@@ -5,10 +5,10 @@ use std::net::SocketAddrV4;
 
 const SECOND: i64 = 1_000_000_000;
 
-fn plan(profile: &str) -> Plan {
+fn plan(profile: &str, subject: &str, fault: &str) -> Plan {
     let text = format!(
         "# Who notices?\n[scenario]\nname = \"t\"\nhorizon = \"200s\"\ntrials = 1\nsettle = \"1s\"\n\
-         [[arm]]\nname = \"a\"\nsubject = \"celery\"\n[fault]\nprofile = \"{profile}\"\nat = \"1s\"\n"
+         [[arm]]\nname = \"a\"\nexpect = \"censored\"\n{subject}\n[fault]\nprofile = \"{profile}\"\nat = \"1s\"\n{fault}\n"
     );
     build(read("t.toml", &text).unwrap(), &Overrides::default()).unwrap()
 }
@@ -26,9 +26,22 @@ fn at(seconds: i64) -> Offset {
 
 impl Story {
     fn of(profile: &str) -> Self {
-        let plan = plan(profile);
+        Self::told(profile, "subject = \"celery\"", "", profile == "frozen-proxy")
+    }
+
+    fn with(profile: &str, subject: &str, fault: &str) -> Self {
+        Self::told(profile, subject, fault, true)
+    }
+
+    fn told(profile: &str, subject: &str, fault: &str, roles_are_told: bool) -> Self {
+        let plan = plan(profile, subject, fault);
         let trial = &plan.trials[0];
-        Self { outside: Outside::of(&plan), client: trial.client, server: trial.server, told: Vec::new() }
+        Self {
+            outside: Outside::of(&plan, roles_are_told),
+            client: trial.client,
+            server: trial.server,
+            told: Vec::new(),
+        }
     }
 
     fn tuple(&self, port: u16) -> Tuple {
@@ -36,7 +49,8 @@ impl Story {
     }
 
     fn socket(&mut self, seconds: i64, port: u16, (old, new): (i32, i32), errno: i32) {
-        let change = SocketChange { at: at(seconds), tuple: self.tuple(port), old, new, errno };
+        let change =
+            SocketChange { at: at(seconds), tuple: self.tuple(port), old, new, errno: Some(errno), not_before: None };
         self.told.extend(self.outside.on_socket(change));
     }
 
@@ -156,6 +170,58 @@ fn what_the_kernel_ended_is_noticed_with_the_next_handshake() {
         .iter()
         .any(|e| matches!(&e.kind, Kind::ConnectFailed { attempt: 1, cause } if cause.errno == Some(110)));
     assert!(failed, "{:?}", story.told);
+}
+
+#[test]
+fn an_end_that_is_told_after_the_next_handshake_was_noticed_with_it_all_the_same() {
+    let mut story = Story::of("blackhole");
+    story.connect(1, 1001);
+    story.ready(2);
+    story.consumer(2, 1001);
+    story.cut(10, 1001);
+    story.socket(21, 0, (7, SYN_SENT), 0);
+    assert!(story.notices().is_empty(), "the consumer's connection seems to be there");
+    story.socket(20, 1001, (ESTABLISHED, CLOSE), 110);
+    assert_eq!(story.notices(), [(21, 0, How::Other)]);
+}
+
+#[test]
+fn a_subscription_is_readiness_where_nothing_else_is_asked_for() {
+    let mut story = Story::with("blackhole", "subject = \"redis-py\"", "");
+    story.connect(1, 1001);
+    story.connect(1, 1002);
+    story.consumer(3, 1002);
+    assert_eq!(story.ports_by_attempt(), [(1, 1001), (0, 1002)]);
+    assert_eq!(story.told.iter().filter(|e| matches!(e.kind, Kind::Ready { attempt: 0 })).count(), 1);
+    // Without messages the next subscription is "consuming again".
+    story.cut(10, 1002);
+    story.socket(20, 1002, (ESTABLISHED, FIN_WAIT1), 0);
+    // What it sends is heard before the kernel's word of the connection comes.
+    story.connect(21, 1003);
+    story.consumer(22, 1003);
+    assert!(story.told.iter().any(|e| matches!(e.kind, Kind::Ready { attempt: 2 })), "{:?}", story.told);
+}
+
+#[test]
+fn another_connection_than_the_consumers_can_be_the_one_under_test() {
+    let mut story = Story::with("blackhole", "subject = \"celery-redis\"", "connection = \"control\"");
+    story.connect(1, 1001);
+    story.connect(1, 1002);
+    story.consumer(2, 1001);
+    story.ready(2);
+    assert!(story.told.iter().all(|e| !matches!(e.kind, Kind::Ready { .. })));
+    let tuple = story.tuple(1002);
+    story.event(3, Source::Broker, Kind::Role { tuple, role: "control".into() });
+    assert_eq!(story.ports_by_attempt(), [(1, 1001), (0, 1002)]);
+}
+
+#[test]
+fn a_number_of_connections_is_enough_where_that_is_asked_for() {
+    let mut story = Story::with("blackhole", "subject = { command = [\"x\"], ready = \"connections: 2\" }", "");
+    story.connect(1, 1001);
+    assert!(story.told.is_empty());
+    story.connect(2, 1002);
+    assert_eq!(story.ports_by_attempt(), [(0, 1001), (1, 1002)]);
 }
 
 #[test]

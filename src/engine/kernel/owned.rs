@@ -30,6 +30,16 @@ impl Owned {
         Self { pairs: pairs.into_iter().collect(), diags, seen: HashSet::new() }
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// The pairs and the namespaces' sockets, for whoever looks at them instead.
+    pub fn into_parts(self) -> (HashMap<(Ipv4Addr, Ipv4Addr), usize>, Vec<SockDiag>) {
+        (self.pairs, self.diags)
+    }
+
     /// Whether it may be one of them, by its addresses.
     pub fn is_about(&self, tuple: Tuple) -> bool {
         self.pairs.contains_key(&(*tuple.local.ip(), *tuple.peer.ip()))
@@ -52,7 +62,7 @@ impl Owned {
                 .into_iter()
                 .filter(|(tuple, socket)| live(socket.state) && (*tuple.local.ip(), *tuple.peer.ip()) == pair);
             for (tuple, _) in ours.filter(|(tuple, _)| self.seen.insert(*tuple)) {
-                changes.push(SocketChange { tuple, old: CLOSE, new: SYN_SENT, errno: 0, at: change.at });
+                changes.push(SocketChange { tuple, old: CLOSE, new: SYN_SENT, errno: Some(0), ..change });
             }
         }
         if !begins && self.seen.contains(&change.tuple) {

@@ -1,6 +1,8 @@
 //! The dispatcher: builds the lab, starts the children, carries out the tracker's orders, tears down.
 
 use super::Message;
+use super::addresses::Addresses;
+use super::alarms::Alarms;
 use super::children::{Child, ChildNews};
 use super::cutter::{Cutter, Request, What};
 use super::looks::Told;
@@ -22,7 +24,7 @@ use crate::host::process::{nofile_within_reach, on_end};
 use crate::host::userns::mapped_user;
 use crate::host::{procfs, signals};
 use crate::lab::{ADMIN, Broker, Lab, LabError, Patience, Seat};
-use crate::observe::SockDiag;
+use crate::observe::{Door, SockDiag};
 use crate::plan::{self, Plan};
 use crate::reaper::{Place, TaskStore};
 use crate::scenario::{Act, BrokerKind, Settings};
@@ -42,6 +44,8 @@ const PEER: &str = "peer";
 const PROXY: &str = "proxy";
 /// How long connections may take to be consuming before their trials are void.
 const OPEN_PATIENCE: Duration = Duration::from_secs(60);
+/// How much longer for each program of somebody else's: they start side by side, and each takes seconds of a processor.
+const PROGRAM_PATIENCE: Duration = Duration::from_secs(4);
 /// Time between two words about the progress, by the time since the run began.
 const PROGRESS: Pace = Pace::new(Duration::from_millis(100), 100).at_most(Duration::from_secs(30));
 /// Descriptors that a child may need: a few a connection.
@@ -92,6 +96,9 @@ struct Run<'a> {
     observers: Observers,
     outside: Outside,
     inbox: Receiver<Message>,
+    /// For children that are started in the course of the run.
+    sender: Sender<Message>,
+    restarts: Restarts,
     facts: Facts,
 }
 
@@ -168,6 +175,11 @@ fn work_dir() -> PathBuf {
     std::env::var_os("HALFOPEN_WORK_DIR").map_or_else(std::env::temp_dir, Into::into)
 }
 
+/// Whether a fault of the plan does something of the kind.
+fn does(plan: &Plan, what: impl Fn(Act) -> bool) -> bool {
+    plan.scenario.faults.iter().any(|fault| fault.act.is_some_and(&what))
+}
+
 /// What the run may do less than root on the machine itself could, where that is so.
 fn rights() -> Vec<String> {
     let user = mapped_user().map(|user| format!("privileges: a user namespace of user {user}"));
@@ -192,34 +204,36 @@ impl<'a> Run<'a> {
             facts.phases_s.insert(format!("{} start", broker.kind), seconds(broker.startup));
             facts.sources.extend(broker.unlike_stock.iter().map(|what| format!("start of {}: {what}", broker.kind)));
         }
+        facts.sources.extend(lab.notes().iter().cloned());
         let layout = layout(plan);
         let table = place::install_table(layout, &lab, clock).map_err(|e| EngineError::Cannot(e.to_string()))?;
         let diags = || -> Result<Vec<SockDiag>, EngineError> {
             lab.clients.iter().map(|ns| SockDiag::open(ns).map_err(|e| EngineError::Cannot(e.to_string()))).collect()
         };
         let registry = Registry::behind(layout);
-        let outside = Outside::of(plan);
+        // A proxy reads its client's traffic itself.
+        let any = (0..plan.scenario.arms.len()).any(|arm| is_command(plan, arm));
+        // Behind NAT a client has another address at the door.
+        let door = (any && !proxied(plan) && !layout.nat()).then(|| Door::open(&lab.server));
+        let outside = Outside::of(plan, proxied(plan) || door.as_ref().is_some_and(Result::is_ok));
         // A guest is a machine of its own: all of its sockets are of this run.
         let known = if in_user_mode_linux() { Vec::new() } else { diags()? };
         let owned = Owned::new(outside.pairs(), known);
-        let observers = Observers::start(clock, &registry, &sender, &lab, diags()?, owned);
+        let ear = door.map(|door| (door, opening::heard(plan, &outside)));
+        let observers = Observers::start(clock, &registry, &sender, &lab, diags()?, owned, ear);
         let observers = observers.map_err(harness("observers"))?;
-        if !outside.pairs().is_empty() && !observers.traced() {
-            let text = "clients from outside are followed by the kernel's tracepoints, which can't be had here; run as root, or \
-                        with --lab vm";
-            return Err(EngineError::Cannot(text.to_string()));
-        }
         facts.sources.extend(observers.sources());
         facts.sources.extend(rights());
         let mut far_ends = SockDiag::open(&lab.server).map_err(|e| EngineError::Cannot(e.to_string()))?;
-        if job.plan.scenario.faults.iter().any(|fault| fault.act == Some(Act::RebootHost)) {
+        if does(plan, Act::forgets) {
             far_ends.can_destroy().map_err(|e| EngineError::Cannot(e.to_string()))?;
         }
         let (requests, orders) = mailbox();
         let (tell, priority) = mailbox();
+        let addresses = Addresses::new(lab.router.clone());
         let tracked = layout.middlebox.map(|_| Conntrack::open(&lab.router)).transpose();
         let tracked = tracked.map_err(|e| EngineError::Cannot(format!("connection tracking: {e}")))?;
-        let cutter = Cutter::new(clock, table, diags()?, far_ends, sender.clone()).through(tracked);
+        let cutter = Cutter::new(clock, table, diags()?, far_ends, addresses, sender.clone()).through(tracked);
         let cutter = std::thread::Builder::new()
             .name("cutter".into())
             .spawn(move || {
@@ -246,6 +260,8 @@ impl<'a> Run<'a> {
             observers,
             outside,
             inbox,
+            sender: sender.clone(),
+            restarts: Restarts::default(),
             facts,
         };
         for broker in &run.lab.brokers {
@@ -254,6 +270,8 @@ impl<'a> Run<'a> {
         }
         run.start_children(job, &sender)?;
         run.ask(Request::Brokers(run.broker_pids()));
+        let alarms = run.lab.brokers.iter().filter_map(Broker::alarm).collect();
+        run.ask(Request::Alarms(Alarms::new(alarms)));
         run.ask(Request::Proxies(run.proxy_pids()));
         Ok(run)
     }
@@ -268,7 +286,12 @@ impl<'a> Run<'a> {
         loop {
             let mut orders = Vec::new();
             let due = tracker.as_ref().and_then(Tracker::next_deadline);
-            let due = due.into_iter().chain(events.due()).chain(tracker.as_ref().map(|_| say_progress)).min();
+            let due = due
+                .into_iter()
+                .chain(events.due())
+                .chain(self.restarts.next())
+                .chain(tracker.as_ref().map(|_| say_progress))
+                .min();
             let message = match due {
                 Some(at) => self.inbox.recv_until(self.clock, at),
                 None => self.inbox.recv(),
@@ -295,6 +318,9 @@ impl<'a> Run<'a> {
                         self.children[index].name()
                     )));
                 }
+                // It was meant to, and another one may have its place already.
+                Ok(Message::Child(index, ChildNews::Ended { .. }))
+                    if self.children[index].name() == PEER && self.kills_brokers() => {}
                 Ok(Message::Child(index, ChildNews::Ended { .. })) => {
                     let status = self.children[index].status();
                     orders.extend(self.child_ended(index, &status, events, tracker.as_mut())?);
@@ -305,8 +331,11 @@ impl<'a> Run<'a> {
             }
             let now = self.clock.now();
             events.tick(now).map_err(store)?;
+            self.restart_due(now, events)?;
             if tracker.is_none() && hello.iter().all(|h| *h) {
-                tracker = Some(Tracker::new(self.plan, now, OPEN_PATIENCE));
+                let programs = self.outside.pairs().len();
+                let patience = OPEN_PATIENCE + PROGRAM_PATIENCE * u32::try_from(programs).unwrap_or(u32::MAX);
+                tracker = Some(Tracker::new(self.plan, now, patience));
                 self.facts.phases_s.insert("children".into(), seconds(now.since(Offset::ZERO)));
                 progress(Progress::stage(&format!("opening {total} connections")));
                 self.open_all();
@@ -354,7 +383,7 @@ impl<'a> Run<'a> {
 
     /// Whether the scenario means the brokers to end.
     fn kills_brokers(&self) -> bool {
-        self.plan.scenario.faults.iter().any(|fault| fault.act == Some(Act::KillBroker))
+        does(self.plan, Act::ends_processes)
     }
 
     /// A broker that ends by itself ends the run: nothing after that would be measured.
@@ -401,7 +430,10 @@ impl<'a> Run<'a> {
                     self.children[arm].send(&Command::Inspect { trial, attempt, tuple });
                 }
             }
-            Kind::FaultApplied { tuple, .. } => {
+            Kind::FaultApplied { tuple, after, .. } => {
+                if self.restarts_brokers() {
+                    self.restarts.begin(*after);
+                }
                 self.observers.tell(self.watch(*tuple, trial, true));
             }
             Kind::Sent { .. } | Kind::Called { .. } | Kind::Notice { .. } | Kind::FaultHealed { .. } => {
@@ -431,9 +463,6 @@ impl<'a> Run<'a> {
         events: &mut EventLog,
         tracker: Option<&mut Tracker<'_>>,
     ) -> Result<Vec<Order>, EngineError> {
-        if self.children[index].name() == PEER && self.kills_brokers() {
-            return Ok(Vec::new());
-        }
         let (Some(tracker), true) = (tracker, index < self.plan.scenario.arms.len()) else {
             return Err(EngineError::Harness(format!("{} ended early: {status}", self.children[index].name())));
         };
@@ -466,8 +495,12 @@ impl<'a> Run<'a> {
                 };
                 let kind = self.plan.scenario.arms[self.arm_of(trial)].settings.subject.broker();
                 let target = self.target(trial, ADMIN, kind);
-                let subject = self.plan.scenario.arms[self.arm_of(trial)].settings.subject;
-                let task = clients::adapter(subject).map(|adapter| Task { name: adapter.task, first_due });
+                let settings = &self.plan.scenario.arms[self.arm_of(trial)].settings;
+                let task = clients::adapter(settings).map(|adapter| Task {
+                    message: adapter.message,
+                    declare: adapter.declare,
+                    first_due,
+                });
                 self.children[producer].send(&Command::Publish { trial, broker: kind, target, interval, task });
             }
             Order::Fill(trial) => {
@@ -498,81 +531,16 @@ impl<'a> Run<'a> {
             }
         }
     }
-
-    fn measure_memory(&mut self) {
-        let mut roots: Vec<(String, u32)> = self.children.iter().map(|c| (c.name().to_string(), c.pid())).collect();
-        roots.extend(self.lab.brokers.iter().map(|b| (b.kind.name().to_string(), b.pid())));
-        for (role, pid) in roots {
-            let usage = procfs::tree_usage(pid);
-            let peak_rss_bytes = usage.peak_rss_kib * 1024;
-            self.facts.memory.push(MemoryUse { role, processes: usage.processes, peak_rss_bytes });
-        }
-        let own = procfs::peak_rss_kib(std::process::id()).unwrap_or(0) * 1024;
-        self.facts.memory.push(MemoryUse { role: "engine".into(), processes: 1, peak_rss_bytes: own });
-    }
-
-    /// Beside the logs of clients from outside the broker's is kept, its password blotted out.
-    fn keep_logs(&self) {
-        if self.job.environments.is_empty() {
-            return;
-        }
-        for broker in &self.lab.brokers {
-            let text = std::fs::read(&broker.log).unwrap_or_default();
-            let text = String::from_utf8_lossy(&text).replace(&broker.password, "********");
-            // It is for people only: a run that lacks it is whole.
-            let _ = std::fs::write(self.job.out.join(LOGS).join(format!("{}.log", broker.kind)), text);
-        }
-    }
-
-    /// Tears down in the opposite order, goes on past every error, and returns them all.
-    fn close(mut self, events: &mut EventLog) -> (Facts, Result<(), EngineError>) {
-        let mut errors = Vec::new();
-        self.requests = None;
-        match self.cutter.take().map(JoinHandle::join) {
-            Some(Ok(table)) => errors.extend(table.close().err().map(|e| e.to_string())),
-            Some(Err(_)) => errors.push("the cutting thread panicked".to_string()),
-            None => {}
-        }
-        let blind: Vec<String> = self.observers.stop().iter().map(|e| format!("observation: {e}")).collect();
-        // A broker that was stopped or killed on purpose answers nobody, the harness included.
-        if self.plan.scenario.faults.iter().any(|fault| fault.act.is_some_and(Act::hits_all)) {
-            for text in blind {
-                let note = Event::of_run(self.clock.now(), Source::Harness, Kind::Note { text });
-                errors.extend(events.append(&note).err().map(|e| e.to_string()));
-            }
-        } else {
-            errors.extend(blind);
-        }
-        self.measure_memory();
-        let killed = self.kills_brokers();
-        for child in self.children.drain(..) {
-            if killed && child.name() == PEER {
-                continue;
-            }
-            let closed = if child.name().starts_with(PROXY) { child.end() } else { child.close() };
-            errors.extend(closed.err().map(|e| e.to_string()));
-        }
-        self.keep_logs();
-        if let Err(more) = self.lab.close() {
-            errors.extend(more.iter().map(ToString::to_string));
-        }
-        // What the threads still had to say, the last certificates among it.
-        while let Some(message) = self.inbox.try_recv() {
-            if let Message::Event(event) = message
-                && let Err(error) = events.append(&event)
-            {
-                errors.push(error.to_string());
-                break;
-            }
-        }
-        let result = if errors.is_empty() { Ok(()) } else { Err(EngineError::Harness(errors.join("; "))) };
-        (self.facts, result)
-    }
 }
 
+#[path = "closing.rs"]
+mod closing;
 #[path = "opening.rs"]
 mod opening;
-use opening::{is_command, vhost};
+#[path = "restarts.rs"]
+mod restarts;
+use opening::{database, is_command, vhost};
+use restarts::Restarts;
 #[path = "spec.rs"]
 mod spec;
-use spec::{lab_spec, layout};
+use spec::{lab_spec, layout, proxied};

@@ -22,16 +22,19 @@ pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
         nofile: NOFILE,
         router: RouterNs::Current,
         proxied: proxied(&job.plan),
+        namespaces_only: does(&job.plan, Act::needs_namespaces),
+        standby: does(&job.plan, |act| act == Act::FailOver),
         middlebox: middlebox(&job.plan),
         // A virtual host each: clients of one virtual host talk to each other.
         vhosts: job.plan.trials.iter().filter(|t| is_command(&job.plan, t.arm)).map(|t| vhost(t.id)).collect(),
+        databases: job.plan.trials.iter().map(|t| database(&job.plan, t.id, t.arm)).max().unwrap_or(0) + 1,
         database: scenario.reaper.as_ref().is_some_and(|reaper| reaper.store == TaskStoreKind::Postgres),
     }
 }
 
 /// Whether a proxy stands before the broker.
-fn proxied(plan: &Plan) -> bool {
-    plan.scenario.faults.iter().any(|fault| fault.act == Some(Act::FreezeProxy))
+pub(super) fn proxied(plan: &Plan) -> bool {
+    does(plan, Act::in_proxy)
 }
 
 /// What the table has to have for the plan's faults. All of a run's faults agree on the middlebox.

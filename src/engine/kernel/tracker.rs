@@ -5,7 +5,7 @@
 
 use crate::events::{Event, Kind, Source, Tuple};
 use crate::plan::Plan;
-use crate::scenario::{BrokerKind, Scope, Trigger};
+use crate::scenario::{Act, BrokerKind, Scope, Trigger};
 use crate::units::{Offset, TrialId};
 use std::time::Duration;
 
@@ -65,6 +65,8 @@ struct State {
     ready: bool,
     failed: bool,
     applied: Option<Offset>,
+    /// From when on a cut was ordered that tells the client by itself, perhaps before the harness hears that it was done.
+    told_from: Option<Offset>,
     /// From when on the next delivery brings the cut.
     awaits: Option<Offset>,
     /// When the connection should have been silent for long enough to be forgotten, if it carries nothing.
@@ -144,7 +146,12 @@ impl<'a> Tracker<'a> {
                 let arm = &self.plan.scenario.arms[trial.arm];
                 let loaded = self.plan.scenario.load_of(arm).is_some();
                 // A task with an ETA counts from the cut, which has its place only when all are ready.
-                if loaded && self.plan.scenario.eta.is_none() && arm.settings.subject.broker() != BrokerKind::None {
+                let flows = arm.settings.is_ready_by_message();
+                if loaded
+                    && !flows
+                    && self.plan.scenario.eta.is_none()
+                    && arm.settings.subject.broker() != BrokerKind::None
+                {
                     orders.push(Order::StartLoad { trial: id, first_due: None });
                 }
             }
@@ -160,13 +167,16 @@ impl<'a> Tracker<'a> {
                 state.noticed = true;
                 if state.applied.is_some() {
                     orders.push(Order::Certify(id));
-                } else {
+                } else if state.told_from.is_none_or(|from| event.offset < from) {
                     orders.extend(self.end(index, "complete"));
                 }
             }
             Kind::FaultApplied { after, .. } => {
                 state.applied = Some(*after);
                 state.times = 1;
+                if state.noticed {
+                    orders.push(Order::Certify(id));
+                }
                 let ends = *after + self.plan.scenario.horizon;
                 self.next_horizon = Some(self.next_horizon.map_or(ends, |next| next.min(ends)));
                 if self.plan.scenario.arms[trial.arm].settings.sync_call.is_some() {
@@ -250,6 +260,7 @@ impl<'a> Tracker<'a> {
             if fault.trigger == Some(Trigger::InFlight) {
                 state.awaits = Some(at);
             } else {
+                state.told_from = fault.act.is_some_and(Act::ends_processes).then_some(at);
                 orders.push(Order::Cut { trial: trial.id, at, tuple });
             }
         }
@@ -280,7 +291,9 @@ impl<'a> Tracker<'a> {
         // A real broker may still redeliver; what a bare connection lost is lost.
         let messages_tell_more =
             self.plan.scenario.load_of(arm).is_some() && (broker != BrokerKind::None || !can_recover || !state.through);
-        !messages_tell_more
+        // A broker that comes back is killed again.
+        let over = fault.act != Some(Act::RestartBroker);
+        over && !messages_tell_more
             && state.applied.is_some()
             && state.noticed
             && state.kernel_end

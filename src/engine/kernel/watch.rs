@@ -66,11 +66,11 @@ struct Client {
 
 impl Watch {
     /// Reports an event of a trial.
-    fn say(&self, offset: Offset, source: Source, trial: TrialId, kind: Kind) {
+    pub(super) fn say(&self, offset: Offset, source: Source, trial: TrialId, kind: Kind) {
         let _ = self.events.send(Message::Event(Event::of_trial(offset, source, trial, kind)));
     }
 
-    fn changed(&self, changes: Vec<SocketChange>) {
+    pub(super) fn changed(&self, changes: Vec<SocketChange>) {
         for change in changes {
             let _ = self.events.send(Message::Socket(change));
         }
@@ -171,7 +171,8 @@ impl Watch {
                         tuple: record.tuple,
                         old,
                         new,
-                        errno: 0,
+                        errno: Some(0),
+                        not_before: None,
                     }));
                 }
             }
@@ -179,8 +180,9 @@ impl Watch {
             let settled = if last { before + ERROR_WAIT * 2 } else { before };
             for end in ends.take(settled) {
                 if outside.is_about(end.tuple) {
-                    let (at, tuple, new, errno) = (end.at, end.tuple, end.state, end.errno);
-                    self.changed(outside.changes(SocketChange { at, tuple, old: ESTABLISHED, new, errno }));
+                    let (at, tuple, new, errno) = (end.at, end.tuple, end.state, Some(end.errno));
+                    let change = SocketChange { at, tuple, old: ESTABLISHED, new, errno, not_before: None };
+                    self.changed(outside.changes(change));
                     continue;
                 }
                 if let Some(who) = self.registry.get(&end.tuple) {
@@ -211,7 +213,7 @@ impl Client {
 }
 
 /// Whether the writing end of a pipe on which nothing is ever written is gone.
-fn closed(pipe: &PipeReader) -> bool {
+pub(super) fn closed(pipe: &PipeReader) -> bool {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
     poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)

@@ -98,7 +98,12 @@ fn subject(kind: SubjectKind) -> Subject {
         SubjectKind::TcpWriter => Subject::TcpWriter,
         SubjectKind::Lapin => Subject::Lapin,
         SubjectKind::RedisBlocking => Subject::RedisBlocking,
-        SubjectKind::Celery => Subject::Celery,
+        SubjectKind::Celery | SubjectKind::Celery5 | SubjectKind::CeleryRedis | SubjectKind::Celery5Redis => {
+            Subject::Celery
+        }
+        SubjectKind::Pika | SubjectKind::Dramatiq | SubjectKind::Command => Subject::Pika,
+        SubjectKind::AioPika => Subject::AioPika,
+        SubjectKind::RedisPy | SubjectKind::RedisPy5 | SubjectKind::CommandRedis => Subject::RedisPy,
         SubjectKind::AmqpBlocking => Subject::AmqpBlocking,
     }
 }
@@ -116,10 +121,10 @@ fn traffic(subject: SubjectKind, read_timeout: Option<Duration>, load: Option<Du
     match subject {
         SubjectKind::TcpReader => Traffic { broker_messages: load, ..Traffic::default() },
         SubjectKind::TcpWriter => Traffic { client_messages: load, ..Traffic::default() },
-        SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::Celery => {
+        _ if subject.broker() == BrokerKind::Rabbitmq => {
             Traffic { broker_messages: load, client_acks: load.is_some(), ..Traffic::default() }
         }
-        SubjectKind::RedisBlocking => {
+        _ => {
             // The server answers a BRPOP within half of the read timeout, with a message or without, and the client
             // asks again at once.
             let poll = read_timeout.map(|limit| limit / 2);

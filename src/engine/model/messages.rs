@@ -39,8 +39,8 @@ pub fn events(course: &Course<'_>) -> Vec<(Offset, Kind)> {
     let mut messages = match kind {
         SubjectKind::TcpReader => reader(course),
         SubjectKind::TcpWriter => writer(course),
-        SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::Celery => rabbitmq(course),
-        SubjectKind::RedisBlocking => redis(course),
+        _ if kind.broker() == BrokerKind::Rabbitmq => rabbitmq(course),
+        _ => redis(course),
     };
     reap(course, &mut messages);
     let mut events = Vec::new();

@@ -114,6 +114,8 @@ impl Start<'_> {
             unlike_stock: wants.unlike_stock,
             log,
             process,
+            launch: None,
+            control: None,
             helpers: Vec::new(),
             dir,
             password,
@@ -159,7 +161,10 @@ impl Start<'_> {
     fn redis(&self, dir: &Path, password: &str) -> io::Result<Wants> {
         open_dir(dir)?;
         let (inside, log) = (Path::new(FILES), Path::new(FILES).join("redis.log"));
-        fs::write(dir.join("redis.conf"), redis::configuration(inside, &log, password, self.spec.nofile))?;
+        fs::write(
+            dir.join("redis.conf"),
+            redis::configuration(inside, &log, password, self.spec.nofile, self.spec.databases),
+        )?;
         Ok(Wants {
             command: vec!["redis-server".into(), format!("{FILES}/redis.conf")],
             env: vec!["TZ=UTC".into()],

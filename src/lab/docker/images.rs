@@ -3,19 +3,16 @@
 use super::DockerSpec;
 use super::api::{Api, cannot, failed};
 use crate::lab::LabError;
-use crate::scenario::{BrokerKind, SubjectKind};
+use crate::scenario::BrokerKind;
 use bollard::errors::Error;
 use bollard::models::ImageInspect;
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use futures::StreamExt;
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
 /// What the subjects run in, unless `HALFOPEN_SUBJECT_IMAGE` names another.
 const SUBJECT_IMAGE: &str = "halfopen/subject:bookworm";
 const SUBJECT_VARIABLE: &str = "HALFOPEN_SUBJECT_IMAGE";
-/// The label with which the subject image says which clients it has.
-const CLIENTS_LABEL: &str = "io.halfopen.clients";
 /// Images of this name are the project's own, and no registry has them.
 const OWN: &str = "halfopen/";
 
@@ -28,36 +25,24 @@ fn default_image(kind: BrokerKind) -> String {
 /// `named` is the scenario's image of its one broker.
 ///
 /// # Errors
-/// [`LabError::Cannot`] with the mend: no usable engine, an image that is neither there nor to be had, a subject image with
-/// other clients than this version knows.
+/// [`LabError::Cannot`] with the mend: no usable engine, an image that is neither there nor to be had.
 pub fn ensure_images(
     kinds: &[BrokerKind],
     named: Option<&str>,
-    clients: &[(SubjectKind, &[&str])],
+    others: bool,
     say: &mut dyn FnMut(&str),
 ) -> Result<DockerSpec, LabError> {
     let api = Api::usable()?;
     let subject_image = std::env::var(SUBJECT_VARIABLE).ok().filter(|name| !name.is_empty());
     let subject_image = subject_image.unwrap_or_else(|| SUBJECT_IMAGE.to_string());
-    let subject = ensure(&api, &subject_image, say)?;
-    let labels = subject.config.and_then(|config| config.labels).unwrap_or_default();
-    for (kind, files) in clients {
-        let wanted = fingerprint(files);
-        let found = labels.get(CLIENTS_LABEL).map_or("none", String::as_str);
-        if found != wanted {
-            return Err(cannot(format!(
-                "{subject_image} has other clients ({found}) than this version of halfopen runs as `{kind}` ({wanted}); \
-                 scripts/docker-images"
-            )));
-        }
-    }
+    ensure(&api, &subject_image, say)?;
     let mut images = BTreeMap::new();
     for kind in kinds.iter().filter(|kind| **kind != BrokerKind::None) {
         let image = named.map_or_else(|| default_image(*kind), str::to_string);
         ensure(&api, &image, say)?;
         images.insert(*kind, image);
     }
-    Ok(DockerSpec { images, subject_image, shared: Vec::new(), others: !clients.is_empty() })
+    Ok(DockerSpec { images, subject_image, shared: Vec::new(), read_only: Vec::new(), others })
 }
 
 /// The engine in words, where it and all images of the project's own are there.
@@ -74,13 +59,6 @@ pub fn look() -> Result<String, LabError> {
         return Err(cannot(format!("there are no images {}; scripts/docker-images", missing.join(", "))));
     }
     Ok(format!("Docker {}, and the images of scripts/docker-images", version.unwrap_or_else(|| "unknown".into())))
-}
-
-/// As scripts/docker-images writes it: the beginning of the hash of the files, one after another.
-fn fingerprint(files: &[&str]) -> String {
-    let mut hash = Sha256::new();
-    files.iter().for_each(|text| hash.update(text.as_bytes()));
-    hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn ensure(api: &Api, image: &str, say: &mut dyn FnMut(&str)) -> Result<ImageInspect, LabError> {
@@ -117,15 +95,4 @@ fn ensure(api: &Api, image: &str, say: &mut dyn FnMut(&str)) -> Result<ImageInsp
         ))
     })?;
     look().map_err(failed(format!("look at the image {image}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_fingerprint_is_that_of_the_script() {
-        // printf 'ab' | sha256sum | cut -c1-12
-        assert_eq!(fingerprint(&["a", "b"]), "fb8e20fc2e4c");
-    }
 }

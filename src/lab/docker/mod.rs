@@ -32,7 +32,7 @@ use super::{Lab, LabError, LabSpec, Patience, Place, netns};
 use crate::host::journal::Outside;
 use crate::host::netns::NetNs;
 use crate::host::nft::{Chain, ChainType, Family, Hook};
-use crate::scenario::{BrokerKind, SubjectKind};
+use crate::scenario::BrokerKind;
 use api::{Api, cannot, failed};
 use bollard::models::NetworkCreateRequest;
 use container::{Made, Started, labels, name_of, own_program};
@@ -47,8 +47,6 @@ use wire::Host;
 pub const HOLD: &str = "__hold";
 /// Where the harness' program is in its containers.
 const PROGRAM: &str = "/usr/local/bin/halfopen";
-/// Where the subject image has the clients of others.
-const CLIENTS: &str = "/opt/halfopen/clients";
 
 /// As much as tells whether the kernel takes what a cut needs.
 pub(super) static PROBE_CHAINS: [Chain; 3] = [
@@ -66,6 +64,8 @@ pub struct DockerSpec {
     pub subject_image: String,
     /// Directories that containers of subjects see and write, at the same path.
     pub shared: Vec<PathBuf>,
+    /// Directories that they see and can't change, at the same path: the clients of others.
+    pub read_only: Vec<PathBuf>,
     /// Whether a subject is a program of somebody else's, whose sockets are looked at from beside it.
     pub others: bool,
 }
@@ -87,17 +87,12 @@ pub fn work_dir(run_id: &str) -> PathBuf {
     Path::new("/run").join(format!("halfopen-{run_id}"))
 }
 
-/// The environment of an adapter's client in the subject image.
-#[must_use]
-pub fn environment_of(kind: SubjectKind) -> PathBuf {
-    Path::new(CLIENTS).join(kind.to_string())
-}
-
 fn network_of(run_id: &str) -> String {
     format!("halfopen-{run_id}")
 }
 
-/// The containers that hold the lab, for the time of a run. Dropped, they end.
+/// The containers that hold the lab, for the time of a run. Dropped, they and their network are removed: nobody else may be
+/// there any more who would do it.
 #[derive(Debug)]
 pub struct Containers {
     api: Api,
@@ -109,6 +104,16 @@ pub struct Containers {
     proxy: Option<String>,
     /// While they are open, their containers' main processes run.
     lifelines: Vec<contained::Input>,
+    closed: bool,
+}
+
+impl Drop for Containers {
+    fn drop(&mut self) {
+        if !self.closed {
+            // Whoever drops it has an error of its own to tell.
+            let _ = self.remove();
+        }
+    }
 }
 
 /// The four bytes with which the hardware addresses of a run begin: the cut minds frames to those alone.
@@ -122,7 +127,7 @@ fn prefix_of(run_id: &str) -> [u8; 4] {
 /// Builds the network, its containers and the brokers, and waits until each broker has answered a login.
 ///
 /// # Errors
-/// The first [`LabError`]. What was made until then is removed by whoever attends to the run.
+/// The first [`LabError`]; what was made until then is removed.
 pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Result<Lab, LabError> {
     netns::validate(&spec.arms)?;
     if let Some(arm) = spec.arms.iter().find(|arm| arm.link.is_some()) {
@@ -140,7 +145,25 @@ pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Re
             "the PostgreSQL of `[reaper] store` is started on this machine alone; run it with --lab netns",
         ));
     }
+    if spec.namespaces_only {
+        return Err(cannot(
+            "a host that vanishes or moves, and a broker that is started again or told to raise its alarm, need namespaces of \
+             the run's own; run it with --lab netns or vm",
+        ));
+    }
     let api = Api::usable()?;
+    // From here on whatever fails takes with it what was made until then.
+    let mut containers = Containers {
+        api: api.clone(),
+        run_id: spec.run_id.clone(),
+        work_dir: spec.work_dir.clone(),
+        arms: Vec::new(),
+        server: String::new(),
+        producer: String::new(),
+        proxy: None,
+        lifelines: Vec::new(),
+        closed: false,
+    };
     let network = network_of(&spec.run_id);
     api.wait(api.docker().create_network(NetworkCreateRequest {
         name: network.clone(),
@@ -150,30 +173,28 @@ pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Re
     }))
     .map_err(failed(format!("create the network {network}")))?;
     let (seats, lifelines) = seats(&api, spec, docker, &network)?;
+    containers.lifelines = lifelines;
     if patience.interrupted.load(Ordering::Relaxed) {
         return Err(LabError::Interrupted);
     }
     wire::apply_all(spec, &seats)?;
     let brokers = brokers::start_all(&api, spec, docker, &seats.server, patience)?;
     let router = NetNs::current("the machine").map_err(LabError::Network)?;
-    let containers = Containers {
-        api,
-        run_id: spec.run_id.clone(),
-        work_dir: spec.work_dir.clone(),
-        arms: seats.arms.iter().map(|seat| seat.container.clone()).collect(),
-        server: seats.server.container.clone(),
-        producer: seats.producer.container.clone(),
-        proxy: seats.proxy.as_ref().map(|seat| seat.container.clone()),
-        lifelines,
-    };
+    containers.arms = seats.arms.iter().map(|seat| seat.container.clone()).collect();
+    containers.server.clone_from(&seats.server.container);
+    containers.producer.clone_from(&seats.producer.container);
+    containers.proxy = seats.proxy.as_ref().map(|seat| seat.container.clone());
     Ok(Lab {
         router,
         server: seats.server.ns,
         producer: seats.producer.ns,
         proxy: seats.proxy.map(|seat| seat.ns),
+        standby: None,
+        standby_brokers: Vec::new(),
         clients: seats.arms.into_iter().map(|seat| seat.ns).collect(),
         brokers,
         database: None,
+        links: super::links::Links::default(),
         place: Place::Docker(containers),
     })
 }
@@ -196,6 +217,7 @@ fn seats(
     let bind = |path: &Path, ro: &str| format!("{0}:{0}{ro}", path.display());
     let mut binds = vec![format!("{}:{PROGRAM}:ro", program.display()), bind(&spec.work_dir, "")];
     binds.extend(docker.shared.iter().map(|path| bind(path, "")));
+    binds.extend(docker.read_only.iter().map(|path| bind(path, ":ro")));
     // Looking at another process's sockets from beside it takes the right to trace it.
     let capabilities = if docker.others { vec!["SYS_PTRACE".to_string()] } else { Vec::new() };
     let made = |role: String| Made {
@@ -252,6 +274,7 @@ impl Containers {
             Seat::Server => Some(&self.server),
             Seat::Producer => Some(&self.producer),
             Seat::Proxy => self.proxy.as_ref(),
+            Seat::Standby => None,
             Seat::Nowhere => None,
         };
         let container = container.ok_or_else(|| cannot(format!("there is no container for {seat:?}")))?;
@@ -263,10 +286,14 @@ impl Containers {
     }
 
     /// Removes everything; goes on past errors.
-    pub(super) fn close(self) -> Vec<LabError> {
-        drop(self.lifelines);
-        let removed = remains::remove(&self.api, &self.run_id, Some(&self.work_dir), false);
-        removed.1
+    pub(super) fn close(mut self) -> Vec<LabError> {
+        self.closed = true;
+        self.remove()
+    }
+
+    fn remove(&mut self) -> Vec<LabError> {
+        self.lifelines.clear();
+        remains::remove(&self.api, &self.run_id, Some(&self.work_dir), false).1
     }
 }
 

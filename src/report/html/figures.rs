@@ -2,7 +2,7 @@
 
 use super::super::build::{is_certified, observation, stuck_observation};
 use super::super::document::AS_IT_IS;
-use super::super::lives::{self, Life};
+use super::super::lives::Life;
 use super::super::picture::curves::{Curves, Deadline, Strip};
 use super::super::picture::{Picture, trials};
 use super::super::sentences;
@@ -14,15 +14,14 @@ use crate::stats::{Observation, Spread};
 use crate::verdict::TrialRow;
 
 pub(super) const TTD_CAPTION: &str = "Share of the trials that had noticed, over the time since the cut (product-limit \
-    curves). Each rise has the colour of the watcher that told the client.";
+    curves), with its 95 % band. Each rise has the colour of the watcher that told the client.";
 pub(super) const STUCK_CAPTION: &str = "Share of the trials whose oldest stuck message was resolved, over the time since \
-    it was published. Each rise has the colour of who resolved it.";
+    it was published, with its 95 % band. Each rise has the colour of who resolved it.";
 
 /// All pictures of a run in their wide form.
 pub(in crate::report) fn pictures(report: &Report) -> Vec<Picture> {
     let curves = [ttd(report), stuck(report)].into_iter().flatten().map(|c| c.draw(false));
-    let chosen = lives::chosen(report);
-    let single = (!chosen.is_empty()).then(|| trials::draw(&chosen, false));
+    let single = (!report.lives.is_empty()).then(|| trials::draw(&report.lives, false));
     curves.chain(single).collect()
 }
 

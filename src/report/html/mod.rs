@@ -89,9 +89,9 @@ impl Page<'_> {
 /// The whole page. The same report gives the same bytes.
 pub(super) fn render(report: &Report) -> String {
     let summary = &report.summary;
-    let lives = lives::chosen(report);
+    let lives = &report.lives;
     let trials = (!lives.is_empty()).then(|| {
-        let (wide, narrow) = figures::lives(&lives);
+        let (wide, narrow) = figures::lives(lives);
         Figure::new(
             &wide,
             &narrow,
@@ -110,7 +110,7 @@ pub(super) fn render(report: &Report) -> String {
         stuck: figures::stuck(report).map(|f| figure(&f, figures::STUCK_CAPTION)),
         stuck_first: report.reaper.is_some(),
         trials,
-        lives: &lives,
+        lives,
         all_trials: summary.totals.trials,
         findings: document::findings(summary),
         sections: document::sections(summary),

@@ -8,7 +8,7 @@ use super::axis::Axis;
 use super::palette;
 use super::{Anchor, Mark, Picture, Px};
 use crate::report::text::{quantile, seconds, whole_seconds};
-use crate::stats::{Observation, Spread, curve};
+use crate::stats::{ALPHA, Kaplan, Observation, Spread, curve};
 use std::fmt::Write;
 
 /// One arm under one fault.
@@ -222,6 +222,7 @@ impl Curves {
             p.text(x0 - 5.0, top + 4.0, Anchor::End, "muted small", "100%");
             p.text(x0 - 5.0, bottom + 3.0, Anchor::End, "muted small", "0");
         }
+        draw_band(p, axis, strip, (top, bottom));
         draw_curve(p, axis, strip, (top, bottom), x0);
     }
 
@@ -306,6 +307,38 @@ fn draw_deadline(p: &mut Picture, axis: &Axis, d: &Deadline, y: f64, (top, botto
     let right = from < f64::midpoint(axis.from_px, axis.to_px);
     let (x, anchor) = if right { (from, Anchor::Start) } else { (to.max(from), Anchor::End) };
     p.text(x, y, anchor, &class, &text);
+}
+
+/// The pointwise 95 % band of the curve, to the pixel. It begins at the first event and ends with the last one that has a
+/// band: where all have had the event there is none.
+fn draw_band(p: &mut Picture, axis: &Axis, strip: &Strip, (top, bottom): (f64, f64)) {
+    let observations: Vec<Observation> = strip.points.iter().map(|(o, _)| *o).collect();
+    let curve = Kaplan::of(&observations);
+    let height = |share: f64| bottom - share * (bottom - top);
+    let mut steps: Vec<(f64, f64, f64)> = Vec::new();
+    let mut end = axis.from_px;
+    for (i, point) in curve.points.iter().enumerate() {
+        let Some(band) = point.band(ALPHA) else { continue };
+        let x = axis.at(point.seconds);
+        end = curve.points.get(i + 1).map_or_else(|| axis.at(curve.limit_s()), |next| axis.at(next.seconds));
+        // The share that had noticed is one minus the share that had not.
+        let step = (x, height(1.0 - band.hi), height(1.0 - band.lo));
+        match steps.last_mut() {
+            Some(last) if x - last.0 < 1.0 => (last.1, last.2) = (step.1, step.2),
+            _ => steps.push(step),
+        }
+    }
+    let Some(first) = steps.first() else { return };
+    let mut d = format!("M{} {}", Px(first.0), Px(first.2));
+    let until = |i: usize| steps.get(i + 1).map_or(end, |next| next.0);
+    for (i, (_, _, high)) in steps.iter().enumerate() {
+        let _ = write!(d, "V{}H{}", Px(*high), Px(until(i)));
+    }
+    for (x, low, _) in steps.iter().rev() {
+        let _ = write!(d, "V{}H{}", Px(*low), Px(*x));
+    }
+    d.push('Z');
+    p.marks.push(Mark::Path { d, class: format!("band {}", palette::class(&strip.main())) });
 }
 
 /// Rises in the colours of those who brought them about, on a pale line; ticks where trials are censored.

@@ -117,6 +117,7 @@ const MARKS: &str = ".picture{font-family:system-ui,-apple-system,'Segoe UI',Rob
     .picture .grid{stroke:var(--grid);stroke-width:1}\
     .picture .edge{stroke:var(--edge);stroke-width:1}\
     .picture .curve{stroke:var(--c);stroke-dasharray:var(--dash);stroke-width:2;fill:none;stroke-linejoin:round}\
+    .picture .band{fill:var(--c);fill-opacity:.12;stroke:none}\
     .picture .flat{stroke:var(--edge);stroke-width:1.5;fill:none}\
     .picture .dot{fill:var(--c)}\
     .picture .censored{stroke:var(--ink);stroke-width:1.5}\

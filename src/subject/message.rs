@@ -1,0 +1,169 @@
+//! What a numbered message looks like for the client that consumes it. Pure.
+//!
+//! Sources: Celery's documentation, "Message Protocol", and `celery/app/amqp.py` (`as_task_v2`); kombu's
+//! `transport/virtual/base.py` for its envelope on Redis; dramatiq's `message.py`.
+
+use crate::clients::Message;
+use crate::units::{TrialId, iso_8601};
+use lapin::BasicProperties;
+use lapin::types::{AMQPValue, FieldArray, FieldTable, LongString, ShortString};
+use serde_json::{Value, json};
+
+/// Body and properties on RabbitMQ; `due` is a Celery task's ETA in nanoseconds since 1970, `now_ms` the wall clock.
+pub(super) fn amqp(
+    form: &Message,
+    trial: TrialId,
+    queue: &str,
+    number: u64,
+    due: Option<i64>,
+    now_ms: i64,
+) -> (String, BasicProperties) {
+    match form {
+        Message::Celery(task) => {
+            let (body, properties) = celery(task, trial, number, due);
+            (body, properties)
+        }
+        Message::Dramatiq(actor) => {
+            let body = json!({
+                "queue_name": queue,
+                "actor_name": actor,
+                "args": [number],
+                "kwargs": {},
+                "options": {},
+                "message_id": id(trial, number),
+                "message_timestamp": now_ms,
+            });
+            (body.to_string(), BasicProperties::default().with_delivery_mode(2).with_priority(0))
+        }
+        Message::Text(body) => (text(body, number), BasicProperties::default()),
+    }
+}
+
+/// The element of a list on Redis.
+pub(super) fn redis(form: &Message, trial: TrialId, queue: &str, number: u64) -> String {
+    let Message::Celery(task) = form else {
+        return match form {
+            Message::Text(body) => text(body, number),
+            // dramatiq's own layout on Redis is no list of messages.
+            _ => number.to_string(),
+        };
+    };
+    let id = id(trial, number);
+    json!({
+        "body": body(number),
+        "content-encoding": "utf-8",
+        "content-type": "application/json",
+        "headers": headers(task, trial, number),
+        "properties": {
+            "correlation_id": id,
+            "reply_to": "",
+            "delivery_mode": 2,
+            "delivery_info": { "exchange": "", "routing_key": queue },
+            "priority": 0,
+            "delivery_tag": id,
+        },
+    })
+    .to_string()
+}
+
+fn text(body: &str, number: u64) -> String {
+    body.replace("{message}", &number.to_string())
+}
+
+fn id(trial: TrialId, number: u64) -> String {
+    format!("halfopen-{trial}-{number}")
+}
+
+/// Arguments, keyword arguments, and what else could hang on the task.
+fn body(number: u64) -> String {
+    let embed = json!({ "callbacks": null, "errbacks": null, "chain": null, "chord": null });
+    json!([[number], {}, embed]).to_string()
+}
+
+/// The headers of version 2 of a task without an ETA, as JSON.
+fn headers(task: &str, trial: TrialId, number: u64) -> Value {
+    let id = id(trial, number);
+    json!({
+        "lang": "py",
+        "task": task,
+        "id": id,
+        "root_id": id,
+        "parent_id": null,
+        "group": null,
+        "retries": 0,
+        "expires": null,
+        "eta": null,
+        "timelimit": [null, null],
+        "argsrepr": format!("({number},)"),
+        "kwargsrepr": "{}",
+        "origin": "halfopen",
+    })
+}
+
+fn celery(task: &str, trial: TrialId, number: u64, due: Option<i64>) -> (String, BasicProperties) {
+    let id = id(trial, number);
+    let mut fields = FieldTable::default();
+    if let Value::Object(headers) = headers(task, trial, number) {
+        for (name, value) in headers {
+            fields.insert(ShortString::from(name.as_str()), amqp_value(&value));
+        }
+    }
+    if let Some(due) = due {
+        fields.insert(ShortString::from("eta"), amqp_value(&iso_8601(due).into()));
+    }
+    let properties = BasicProperties::default()
+        .with_content_type("application/json".into())
+        .with_content_encoding("utf-8".into())
+        .with_correlation_id(id.into())
+        .with_delivery_mode(2)
+        .with_headers(fields);
+    (body(number), properties)
+}
+
+/// What stands in the headers: texts, small numbers, nothing, and lists of these.
+fn amqp_value(value: &Value) -> AMQPValue {
+    match value {
+        Value::String(text) => AMQPValue::LongString(LongString::from(text.as_str())),
+        Value::Number(number) => AMQPValue::LongInt(number.as_i64().and_then(|n| i32::try_from(n).ok()).unwrap_or(0)),
+        Value::Array(all) => AMQPValue::FieldArray(FieldArray::from(all.iter().map(amqp_value).collect::<Vec<_>>())),
+        _ => AMQPValue::Void,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn celerys_body_and_headers_are_those_of_version_2() {
+        let form = Message::Celery("t".into());
+        let (body, properties) = amqp(&form, 3, "q", 9, Some(1_735_689_600_000_000_000), 0);
+        assert_eq!(body, r#"[[9],{},{"callbacks":null,"errbacks":null,"chain":null,"chord":null}]"#);
+        let headers = properties.headers().clone().unwrap_or_default();
+        let header = |name: &str| headers.inner().get(name).cloned();
+        assert_eq!(header("eta"), Some(AMQPValue::LongString("2025-01-01T00:00:00.000000+00:00".into())));
+        assert_eq!(header("id"), Some(AMQPValue::LongString("halfopen-3-9".into())));
+        assert_eq!(header("retries"), Some(AMQPValue::LongInt(0)));
+        let (_, plain) = amqp(&form, 3, "q", 10, None, 0);
+        assert_eq!(plain.headers().clone().unwrap_or_default().inner().get("eta"), Some(&AMQPValue::Void));
+    }
+
+    #[test]
+    fn on_redis_a_task_lies_in_kombus_envelope_and_a_text_as_it_is() {
+        let envelope: Value = serde_json::from_str(&redis(&Message::Celery("t".into()), 3, "q", 9)).unwrap();
+        assert_eq!(envelope["properties"]["delivery_info"]["routing_key"], "q");
+        assert_eq!(envelope["headers"]["task"], "t");
+        assert!(envelope["body"].as_str().unwrap().starts_with("[[9],"));
+        assert_eq!(redis(&Message::Text(r#"{"id": {message}}"#.into()), 3, "q", 9), r#"{"id": 9}"#);
+    }
+
+    #[test]
+    fn dramatiq_finds_its_queue_and_actor() {
+        let (body, _) = amqp(&Message::Dramatiq("effect".into()), 3, "q", 9, None, 77);
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(
+            (&body["queue_name"], &body["actor_name"], &body["args"][0]),
+            (&"q".into(), &"effect".into(), &9.into())
+        );
+    }
+}

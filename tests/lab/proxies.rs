@@ -1,0 +1,43 @@
+//! Who is acknowledged by a kernel and heard by nobody: proxies, a closed window, a broker that reads nothing more.
+
+use crate::common::require_root;
+use crate::written::{Running, start};
+use halfopen::verdict::TrialRow;
+
+#[test]
+fn who_is_acknowledged_and_not_heard_is_told_apart_from_a_black_hole() {
+    require_root();
+    let as_written = |name| start(name, |text| text);
+    let good = ["swallowing-proxy", "withheld-reply", "broker-alarm", "full-send-buffer"].map(as_written);
+    // Without the beginning of a reply nothing defeats the read timeout.
+    let swallowed =
+        start("withheld-reply", |text| text.replace("profile = \"withheld-reply\"", "profile = \"swallowing-proxy\""));
+    let reset =
+        start("full-send-buffer", |text| text.replace("profile = \"blackhole\"", "profile = \"rebooted-host\""));
+    let [swallowing, withheld, alarmed, _] = good.map(|run: Running| run.ends(0));
+    swallowed.ends(1);
+    reset.ends(1);
+
+    let cells = |rows: &[TrialRow], arm: &str, fault: &str| -> Vec<TrialRow> {
+        rows.iter().filter(|row| row.arm == arm && row.fault == fault).cloned().collect()
+    };
+    // Side by side: docs/timers.md has keepalive after 4 s of silence, and nothing behind a proxy that swallows.
+    let cut = cells(&swallowing.trials, "redis-keepalive-2-1-2", "blackhole");
+    let swallowed = cells(&swallowing.trials, "redis-keepalive-2-1-2", "swallowing-proxy");
+    assert!(cut.len() == 6 && cut.iter().all(|row| row.watcher == "keepalive" && row.agrees == Some(true)), "{cut:?}");
+    assert!(swallowed.len() == 6 && swallowed.iter().all(|row| row.watcher == "none"), "{swallowed:?}");
+    // The broker of a swallowed client finds its heartbeats missing; that of one with half a reply keeps it.
+    let lapin = cells(&swallowing.trials, "lapin-heartbeat-4", "swallowing-proxy");
+    assert!(lapin.iter().all(|row| row.watcher == "amqp_heartbeat"), "{lapin:?}");
+    let kept = cells(&withheld.trials, "blocking-read-timeout-4", "withheld-reply");
+    assert!(kept.iter().all(|row| row.broker_notice_s.is_none()), "{kept:?}");
+
+    // What was published while the alarm was on, but for the first message of each publisher, came when it was over.
+    for row in &alarmed.trials {
+        let (Some(set), Some(over)) = (row.fault_applied_s, row.healed_s) else { panic!("{row:?}") };
+        let of_trial = alarmed.messages.iter().filter(|m| m.trial == row.trial);
+        let meanwhile: Vec<_> = of_trial.filter(|m| m.published_s.is_some_and(|at| at > set && at < over)).collect();
+        let stuck = meanwhile.iter().filter(|m| m.resolved_s.is_none_or(|at| at > over)).count();
+        assert!(meanwhile.len() >= 4 && stuck + 2 >= meanwhile.len(), "{stuck} of {} in {row:?}", meanwhile.len());
+    }
+}

@@ -1,0 +1,38 @@
+//! The scenarios that come with the project, run as they are written or with a change.
+
+use crate::common::binary;
+use halfopen::store;
+use halfopen::verdict::{Judged, judge};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A run of a scenario that is on its way.
+pub struct Running {
+    name: &'static str,
+    dir: tempfile::TempDir,
+    child: Child,
+}
+
+/// Starts a scenario of `scenarios/faults/`, its text changed.
+pub fn start(name: &'static str, change: impl Fn(String) -> String) -> Running {
+    let file = format!("{}/scenarios/faults/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let text = change(std::fs::read_to_string(file).unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("scenario.toml");
+    std::fs::write(&file, text).unwrap();
+    let mut command = Command::new(binary());
+    command.arg("run").arg(&file).arg("--out").arg(dir.path().join("run")).env("HOME", dir.path());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    Running { name, dir, child }
+}
+
+impl Running {
+    /// How it was judged, once it has ended with this exit code.
+    pub fn ends(self, code: i32) -> Judged {
+        let output = self.child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{}:\n{text}", self.name);
+        let recorded = store::read(Path::new(&self.dir.path().join("run"))).unwrap();
+        judge(&recorded.run.plan, &recorded.events)
+    }
+}
