@@ -67,7 +67,9 @@ pub fn advice(facts: &Facts, answers: &[Answer], judge: &mut Judge) -> Vec<Advic
 
 /// What may help, the gentlest first.
 fn changes(facts: &Facts, class: Class) -> Vec<Change> {
-    let amqp = facts.protocol == Protocol::Amqp && facts.client.is_some_and(|c| c != Subject::PyAmqp);
+    // py-amqp's pools have none whatever is configured, and from outside they look like a consumer that has it off.
+    let ticks = |client| !matches!(client, Subject::PyAmqp | Subject::Celery);
+    let amqp = facts.protocol == Protocol::Amqp && facts.client.is_some_and(ticks);
     let off = matches!(facts.heartbeat, Heartbeat::Known(0));
     let mut list = Vec::new();
     if amqp && off && class != Class::InFlight {
@@ -120,9 +122,6 @@ fn words(facts: &Facts, change: Change) -> Option<(String, String)> {
          forgets within {idle} s still does"
     );
     let setting = match (facts.client, facts.protocol, change) {
-        (Some(Subject::Celery), Protocol::Amqp, Change::Heartbeat) => {
-            format!("broker_heartbeat = {HEARTBEAT_S} (Airflow: AIRFLOW__CELERY__… in celery_config_options)")
-        }
         (Some(Subject::Pika), _, Change::Heartbeat) => format!("pika.ConnectionParameters(heartbeat={HEARTBEAT_S})"),
         (Some(_), _, Change::Heartbeat) => format!("?heartbeat={HEARTBEAT_S} in the connection's URL"),
         (Some(Subject::Celery), Protocol::Redis, Change::Keepalive) => format!(
@@ -238,6 +237,12 @@ mod tests {
     fn a_heartbeat_comes_before_socket_options_where_it_is_off() {
         let pika = advise(&facts(Some(Subject::Pika), Protocol::Amqp, Heartbeat::Known(0), ReadDeadline::Unseen));
         assert_eq!(pika[0].setting, "pika.ConnectionParameters(heartbeat=30)");
+    }
+
+    #[test]
+    fn a_pool_of_celerys_is_not_told_to_turn_on_a_heartbeat_that_it_never_takes() {
+        let pool = advise(&facts(Some(Subject::Celery), Protocol::Amqp, Heartbeat::Known(0), ReadDeadline::Unseen));
+        assert!(pool.iter().all(|advice| !advice.setting.contains("heartbeat")), "{pool:?}");
     }
 
     #[test]

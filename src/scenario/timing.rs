@@ -73,7 +73,9 @@ pub(super) fn first_timer(settings: &Settings, broker: &BrokerSettings) -> Optio
     if let Some(time) = settings.read_timeout.get() {
         timers.push((time, format!("read_timeout {}", in_seconds(time))));
     }
-    let sends = matches!(settings.subject, SubjectKind::TcpWriter | SubjectKind::Lapin | SubjectKind::AmqpBlocking);
+    let asks = settings.ping.is_some();
+    let sends =
+        asks || matches!(settings.subject, SubjectKind::TcpWriter | SubjectKind::Lapin | SubjectKind::AmqpBlocking);
     // Unacknowledged data suspends keepalive, so it never ends a connection that is written to all the time.
     if let Some(keepalive) = settings.keepalive.filter(|_| settings.subject != SubjectKind::TcpWriter) {
         timers.push(keepalive_total(keepalive, user_timeout));
@@ -81,7 +83,7 @@ pub(super) fn first_timer(settings: &Settings, broker: &BrokerSettings) -> Optio
     if let Some(limit) = user_timeout.filter(|_| sends) {
         timers.push((limit, format!("tcp_user_timeout {}", in_seconds(limit))));
     }
-    if settings.subject == SubjectKind::TcpWriter && user_timeout.is_none() {
+    if (asks || settings.subject == SubjectKind::TcpWriter) && user_timeout.is_none() {
         let sysctl = |name: &str, default: i64| settings.sysctl.get(name).copied().unwrap_or(default);
         let retries = u32::try_from(sysctl("tcp_retries2", 15)).unwrap_or(15);
         let rto_max = Duration::from_millis(u64::try_from(sysctl("tcp_rto_max_ms", 120_000)).unwrap_or(120_000));

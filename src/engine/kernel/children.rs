@@ -87,6 +87,15 @@ impl Child {
         }
     }
 
+    /// Kills it and waits until it is gone, with all that it held.
+    ///
+    /// # Errors
+    /// When it can't be waited for.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.commands = None;
+        self.process.kill().map(drop)
+    }
+
     /// Ends it at once: it may be stopped, and has nothing to say any more.
     ///
     /// # Errors

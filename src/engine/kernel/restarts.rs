@@ -63,7 +63,8 @@ impl Run<'_> {
             broker.restart()?;
         }
         if let Some(index) = self.children.iter().position(|child| child.name() == PEER) {
-            // The reports of the one before end with it.
+            // Its port has to be free for the next one, and its reports end with it.
+            self.children[index].kill()?;
             self.children[index] =
                 Child::start(&["__peer"], PEER, index, (&self.lab, Seat::Server), self.clock, NOFILE, &self.sender)?;
         }
