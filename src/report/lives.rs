@@ -107,7 +107,9 @@ fn life(report: &Report, row: &TrialRow, chosen: &'static str, more: Vec<Moment>
     let cut = row.fault_applied_s?;
     let connections = report.judged.connections.iter().filter(|c| c.trial == row.trial);
     let mut moments = moments(row, connections, cut);
-    moments.extend(more);
+    // What follows the end of the watch is the harness tidying up.
+    let watched = |m: &Moment| row.ended_s.is_none_or(|end| m.at_s <= since(end, cut));
+    moments.extend(more.into_iter().filter(watched));
     moments.sort_by(|a, b| a.at_s.total_cmp(&b.at_s).then(a.lane.cmp(&b.lane)));
     let until_s = row.ended_s.map_or(0.0, |end| since(end, cut));
     let last = moments.last().map_or(0.0, |m| m.at_s);

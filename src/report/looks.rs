@@ -47,7 +47,7 @@ fn change(before: Option<&SocketSnapshot>, now: &SocketSnapshot) -> Option<(Stri
         said.push(format!("{} bytes unacknowledged", now.wqueue));
     }
     if short.is_empty() {
-        short = timer(now.timer).trim_end_matches(" timer").to_string();
+        short = if now.timer == 0 { "no timer" } else { timer(now.timer).trim_end_matches(" timer") }.to_string();
     }
     Some((short, said.join(", ")))
 }

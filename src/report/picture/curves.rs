@@ -80,7 +80,7 @@ impl Layout {
 /// From more strips than these on, they are low, and the axis has its numbers at both ends.
 const MANY: usize = 8;
 const SMALL_LETTER: f64 = 6.0;
-const NAME_LETTER: f64 = 7.4;
+const NAME_LETTER: f64 = 8.2;
 /// Up to so many events each is also a dot.
 const DOTS: usize = 60;
 
@@ -261,7 +261,9 @@ impl Curves {
             lines.push(("muted small", numbers.as_str(), SMALL_LETTER));
         }
         for (i, (class, text, letter)) in lines.into_iter().filter(|(_, text, _)| !text.is_empty()).enumerate() {
-            p.fitted(0.0, y + 12.0 + 15.0 * i as f64, class, text, width, letter);
+            // Only the first line has the axis' numbers beside it.
+            let room = if i == 0 { width } else { width + 8.0 };
+            p.fitted(0.0, y + 12.0 + 15.0 * i as f64, class, text, room, letter);
         }
     }
 }
