@@ -8,7 +8,7 @@ fn hosts_that_vanish_move_or_come_back_are_told_apart_from_a_black_hole() {
     require_root();
     let as_written = |name| start(name, |text| text);
     let instead = |name, of: &'static str, profile: &'static str| {
-        start(name, move |text| text.replace(&format!("\"{of}\"\n"), &format!("{profile}\n")))
+        start(name, move |text| text.replace(&format!("profile = \"{of}\"\n"), &format!("profile = {profile}\n")))
     };
     let good = ["vanished-host", "failover", "restarted-broker"].map(as_written);
     // The profile's line alone is changed; names of arms and gates stay.
