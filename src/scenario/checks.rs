@@ -92,8 +92,8 @@ pub(super) fn eta(
         return;
     }
     let mut say = |problem: &str| findings.error(load.at("eta"), load.name("eta"), problem);
-    if arms.iter().any(|(_, arm)| !matches!(arm.settings.subject, SubjectKind::Celery | SubjectKind::Celery5)) {
-        say("only a `celery` or `celery-5` subject knows tasks with an ETA; remove it");
+    if arms.iter().any(|(_, arm)| !arm.settings.subject.is_celery()) {
+        say("only a Celery worker knows tasks with an ETA; remove it, or write `subject = \"celery\"`");
     } else if faults.iter().any(|fault| fault.at.is_none()) {
         say("counts from the cut, whose phase is drawn; write `at = \"10s\"` in the fault");
     }

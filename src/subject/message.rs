@@ -39,8 +39,8 @@ pub(super) fn amqp(
     }
 }
 
-/// The element of a list on Redis.
-pub(super) fn redis(form: &Message, trial: TrialId, queue: &str, number: u64) -> String {
+/// The element of a list on Redis; `due` as for [`amqp`].
+pub(super) fn redis(form: &Message, trial: TrialId, queue: &str, number: u64, due: Option<i64>) -> String {
     let Message::Celery(task) = form else {
         return match form {
             Message::Text(body) => text(body, number),
@@ -49,11 +49,15 @@ pub(super) fn redis(form: &Message, trial: TrialId, queue: &str, number: u64) ->
         };
     };
     let id = id(trial, number);
+    let mut headers = headers(task, trial, number);
+    if let Some(due) = due {
+        headers["eta"] = iso_8601(due).into();
+    }
     json!({
         "body": body(number),
         "content-encoding": "utf-8",
         "content-type": "application/json",
-        "headers": headers(task, trial, number),
+        "headers": headers,
         "properties": {
             "correlation_id": id,
             "reply_to": "",
@@ -150,11 +154,14 @@ mod tests {
 
     #[test]
     fn on_redis_a_task_lies_in_kombus_envelope_and_a_text_as_it_is() {
-        let envelope: Value = serde_json::from_str(&redis(&Message::Celery("t".into()), 3, "q", 9)).unwrap();
+        let envelope: Value = serde_json::from_str(&redis(&Message::Celery("t".into()), 3, "q", 9, None)).unwrap();
         assert_eq!(envelope["properties"]["delivery_info"]["routing_key"], "q");
         assert_eq!(envelope["headers"]["task"], "t");
         assert!(envelope["body"].as_str().unwrap().starts_with("[[9],"));
-        assert_eq!(redis(&Message::Text(r#"{"id": {message}}"#.into()), 3, "q", 9), r#"{"id": 9}"#);
+        assert_eq!(redis(&Message::Text(r#"{"id": {message}}"#.into()), 3, "q", 9, None), r#"{"id": 9}"#);
+        let due = redis(&Message::Celery("t".into()), 3, "q", 0, Some(1_735_689_600_000_000_000));
+        let due: Value = serde_json::from_str(&due).unwrap();
+        assert_eq!(due["headers"]["eta"], "2025-01-01T00:00:00.000000+00:00");
     }
 
     #[test]

@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 
 enum Order {
-    Publish { trial: TrialId, queue: String, interval: Duration, form: Message },
+    Publish { trial: TrialId, queue: String, interval: Duration, form: Message, first_due: Option<Offset> },
     Republish { trial: TrialId, message: u64 },
     Close { trial: TrialId },
 }
@@ -52,8 +52,9 @@ impl Publisher {
         task: Option<Task>,
     ) -> io::Result<()> {
         let server = (target.server, target.db);
+        let first_due = task.as_ref().and_then(|task| task.first_due);
         let form = task.map_or_else(|| Message::Text("{message}".to_string()), |task| task.message);
-        let order = Order::Publish { trial, queue: target.queue.clone(), interval, form };
+        let order = Order::Publish { trial, queue: target.queue.clone(), interval, form, first_due };
         if let Entry::Vacant(place) = self.brokers.entry(server) {
             let (orders, receiver) = mpsc::channel();
             let worker = Worker::new(target, self.reporter.clone(), self.tasks.clone());
@@ -87,6 +88,8 @@ impl Publisher {
 struct Numbered {
     queue: String,
     form: Message,
+    /// When the first message falls due, where it is a Celery task with an ETA; nanoseconds since 1970.
+    first_due: Option<i64>,
     schedule: Schedule,
     next: u64,
 }
@@ -113,10 +116,11 @@ impl Worker {
                 None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match order {
-                Ok(Order::Publish { trial, queue, interval, form }) => {
+                Ok(Order::Publish { trial, queue, interval, form, first_due }) => {
+                    let first_due = first_due.map(|due| self.reporter.wall_of(due));
                     let schedule = Schedule::staggered(self.reporter.now(), interval, trial);
                     self.due.push(Reverse((schedule.due(), trial)));
-                    self.trials.insert(trial, Numbered { queue, form, schedule, next: 0 });
+                    self.trials.insert(trial, Numbered { queue, form, first_due, schedule, next: 0 });
                 }
                 Ok(Order::Republish { trial, message }) => self.again(trial, message),
                 Ok(Order::Close { trial }) => drop(self.trials.remove(&trial)),
@@ -180,7 +184,8 @@ fn push(
     message: u64,
 ) -> Result<(), String> {
     let queue = numbered.queue.as_str();
-    let body = message::redis(&numbered.form, trial, queue, message);
+    let due = numbered.first_due.filter(|_| message == 0);
+    let body = message::redis(&numbered.form, trial, queue, message, due);
     let mut pushed = || -> RedisResult<()> {
         let link = match connection {
             Some(link) => link,
