@@ -7,16 +7,14 @@ use crate::written::{Running, start};
 fn hosts_that_vanish_move_or_come_back_are_told_apart_from_a_black_hole() {
     require_root();
     let as_written = |name| start(name, |text| text);
-    let instead = |name, of: &'static str, profile: &'static str| {
-        start(name, move |text| text.replace(&format!("\"{of}\"\n"), &format!("{profile}\n")))
+    // The profile's line alone is changed; names of scenario, arms and gates stay.
+    let instead = |name: &'static str, profile: &'static str| {
+        start(name, move |text| text.replace(&format!("profile = \"{name}\"\n"), &format!("profile = {profile}\n")))
     };
     let good = ["vanished-host", "failover", "restarted-broker"].map(as_written);
-    // The profile's line alone is changed; names of arms and gates stay.
-    let black_hole = instead("vanished-host", "vanished-host", "\"blackhole\"\nscope = \"host\"\n#");
-    let named = start("failover", |text| {
-        text.replace("profile = \"failover\"", "name = \"failover\"\nprofile = \"blackhole\"")
-    });
-    let frozen = instead("restarted-broker", "restarted-broker", "\"frozen-broker\"\n#");
+    let black_hole = instead("vanished-host", "\"blackhole\"\nscope = \"host\"");
+    let named = instead("failover", "\"blackhole\"\nname = \"failover\"");
+    let frozen = instead("restarted-broker", "\"frozen-broker\"");
     let [vanished, moved, restarted] = good.map(|run: Running| run.ends(0).trials);
     black_hole.ends(1);
     named.ends(1);

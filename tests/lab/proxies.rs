@@ -34,9 +34,11 @@ fn who_is_acknowledged_and_not_heard_is_told_apart_from_a_black_hole() {
     assert!(kept.iter().all(|row| row.broker_notice_s.is_none()), "{kept:?}");
 
     // While the alarm is on the publishers wait, and nothing reaches a consumer but what RabbitMQ had read before.
-    let read_before = Duration::from_secs(2);
+    let (read_before, lasts) = (Duration::from_secs(2), Duration::from_secs(8));
     for row in &alarmed.trials {
-        let (Some(set), Some(over)) = (row.fault_applied_s, row.healed_s) else { panic!("{row:?}") };
+        let Some(set) = row.fault_applied_s else { panic!("{row:?}") };
+        // The heal is known by its end, and messages flow as soon as it begins: seconds earlier on a busy machine.
+        let over = set + lasts;
         let of_trial = || alarmed.messages.iter().filter(|m| m.trial == row.trial).filter_map(|m| m.resolved_s);
         assert_eq!(of_trial().filter(|at| *at > set + read_before && *at < over).count(), 0, "{row:?}");
         assert!(of_trial().any(|at| at < set), "messages flowed before: {row:?}");
