@@ -15,7 +15,7 @@ pub(super) fn section(summary: &Summary) -> Option<Section> {
         let alarms = Share::of(c.counts.false_alarm, counted);
         let false_alarms = match counted {
             0 => NOTHING.to_string(),
-            n => format!("{} of {n}, at most {:.1} %", alarms.k, alarms.hi * 100.0),
+            n => format!("{} of {n}, at most {}", alarms.k, percent(alarms.hi)),
         };
         let attempts = c.attempts_mean.map_or_else(|| NOTHING.to_string(), |mean| format!("{mean:.2}"));
         let messages = |n: fn(&super::MessageCounts) -> usize| {
@@ -72,6 +72,12 @@ fn heartbeats(o: &EffectiveOptions) -> Option<String> {
 fn probes(o: &EffectiveOptions) -> Option<String> {
     let idle = f64::from(o.keepalive_idle_s.filter(|s| *s > 0 && o.keepalive == Some(true))?);
     Some(format!("{} keepalive segments a minute", rate(2.0 * 60.0 / idle)))
+}
+
+/// A share without "0.0 %", which would be a promise.
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent >= 0.1 { format!("{percent:.1} %") } else { format!("{percent:.4} %") }
 }
 
 fn rate(value: f64) -> String {

@@ -81,6 +81,8 @@ impl Layout {
 const MANY: usize = 8;
 const SMALL_LETTER: f64 = 6.0;
 const NAME_LETTER: f64 = 8.2;
+/// Letters that fit beside a strip.
+const LETTERS: usize = 33;
 /// Up to so many events each is also a dot.
 const DOTS: usize = 60;
 
@@ -233,7 +235,13 @@ impl Curves {
         let numbers = match s.events {
             _ if s.n == 0 => "nothing measured".to_string(),
             0 => counts,
-            _ => format!("{counts}, median {}", with_unit(&quantile(s, s.median_s))),
+            _ => {
+                let median = with_unit(&quantile(s, s.median_s));
+                let whole = format!("{counts}, median {median}");
+                // The median is what must not be cut off.
+                let fits = layout.lines == 0 || whole.chars().count() <= LETTERS;
+                if fits { whole } else { format!("{} of {}, median {median}", s.events, s.n) }
+            }
         };
         let colour = format!("who small {}", palette::class(&strip.main()));
         let who = if s.events == 0 { "" } else { strip.who.as_str() };
