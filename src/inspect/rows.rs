@@ -259,7 +259,7 @@ fn row(
     protocols: &Protocols,
     told: Told,
 ) -> Row {
-    let (protocol, server_side) = protocols.of(connection);
+    let (protocol, server_side) = spoken(protocols.of(connection), told.at_broker);
     let by_command = connection.owner.as_ref().and_then(|owner| by_command(&owner.command));
     // A library's rules are those of clients: a server's own end has none of them.
     let client = told.client.or(by_command).filter(|_| !server_side && protocol != Protocol::Postgres);
@@ -336,6 +336,14 @@ fn risk(answers: &[Answer], judged: bool) -> Risk {
 }
 
 /// Whether a connection should stand in the broker's table.
+/// Whatever the port: a connection that RabbitMQ's own table has speaks AMQP, and this is the end that it calls its peer.
+fn spoken(by_port: (Protocol, bool), at_broker: Option<bool>) -> (Protocol, bool) {
+    match (by_port, at_broker) {
+        ((Protocol::Other, _), Some(true)) => (Protocol::Amqp, false),
+        _ => by_port,
+    }
+}
+
 fn is_client_of(protocol: Protocol, server_side: bool) -> bool {
     protocol == Protocol::Amqp && !server_side
 }
@@ -384,4 +392,19 @@ fn missing(connection: &Connection, facts: &Facts, at_broker: Option<bool>) -> V
         _ => {}
     }
     missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_brokers_table_has_speaks_amqp_on_any_port() {
+        let other = (Protocol::Other, false);
+        assert_eq!(spoken(other, Some(true)), (Protocol::Amqp, false));
+        assert_eq!((spoken(other, Some(false)), spoken(other, None)), (other, other));
+        // A port that somebody named stays what it was named.
+        let named = (Protocol::Amqp, true);
+        assert_eq!(spoken(named, Some(true)), named);
+    }
 }
