@@ -105,7 +105,11 @@ fn an_owners_close_sends_its_fin_at_once_and_its_errors_stay_its_own() {
     assert!(staying.iter().all(|c| c.near.take_error().unwrap().is_none()));
 }
 
-/// Mebibytes a second over a connection in `window`.
+/// Between two blocks of 256 KiB: a hundred mebibytes a second. At full speed sender and receiver take both of a small
+/// machine's processors, and what is measured is how much of them the looks take, not what they do to the connection.
+const PACE: Duration = Duration::from_micros(2_500);
+
+/// Mebibytes a second over a connection in `window`, by a sender that keeps a pace and catches up when it was held up.
 fn throughput(lab: &Lab, j: u32, window: Duration) -> f64 {
     let connection = lab.connect(j).unwrap();
     let (mut near, mut far) = (connection.near, connection.far);
@@ -118,7 +122,12 @@ fn throughput(lab: &Lab, j: u32, window: Duration) -> f64 {
     });
     let block = vec![0; 256 * 1024];
     let began = Instant::now();
-    while began.elapsed() < window {
+    for number in 0.. {
+        let due = PACE * number;
+        if due >= window {
+            break;
+        }
+        std::thread::sleep(due.saturating_sub(began.elapsed()));
         near.write_all(&block).unwrap();
     }
     drop(near);
@@ -141,7 +150,7 @@ fn throughput_under_a_hundred_looks_a_second_is_within_its_own_noise() {
     alone.sort_by(f64::total_cmp);
     watched.sort_by(f64::total_cmp);
     println!("MiB/s alone {alone:.0?}, watched {watched:.0?}");
-    assert!(watched[4] >= alone[0], "the middle of the watched ones is below the slowest of the others");
+    assert!(watched[4] >= 0.9 * alone[4], "the middle of the watched ones is a tenth below that of the others");
 }
 
 #[test]
