@@ -296,8 +296,7 @@ fn written(dir: &Path, arms: usize, trials: u32, copies: u32, late_s: f64, long_
     out.write("trials.csv", csv.as_bytes()).unwrap();
 }
 
-/// The bound is for a machine that builds at the same time, without optimisation; docs/comparing.md has the time of a
-/// release.
+/// The bound is for a machine that builds at the same time, without optimisation: it took 2.7 s on an idle one.
 #[test]
 fn two_runs_of_100_000_trials_compare_in_a_moment() {
     let place = Place::new();
