@@ -88,13 +88,6 @@ impl Kaplan {
         Self { points, n, ranked, last_s, censored_early }
     }
 
-    /// S(t).
-    #[must_use]
-    pub fn survival_at(&self, seconds: f64) -> f64 {
-        let before = self.points.partition_point(|p| p.seconds <= seconds);
-        before.checked_sub(1).map_or(1.0, |i| self.points[i].survival)
-    }
-
     /// The smallest time by which a share `q` has had the event; `None` is "not reached".
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<f64> {

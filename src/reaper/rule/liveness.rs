@@ -86,13 +86,6 @@ pub fn judge(stage: Stage, worker: Worker, age: Duration, limits: &Limits) -> Op
     }
 }
 
-/// The lazy check: who asks for a task to be issued again has its predecessor cleaned up where that is still PENDING,
-/// whatever its age. One that is PROCESSING is left alone: beside a healthy slow task the new one is a second.
-#[must_use]
-pub fn fails_on_reissue(predecessor: Stage) -> bool {
-    predecessor == Stage::Pending
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,12 +122,6 @@ mod tests {
             let killed = judge(Stage::Processing, Worker::Alive, MINUTE * minutes, &short);
             assert_eq!(killed, Some(Why::ProcessingTimeout));
         }
-    }
-
-    #[test]
-    fn asking_again_cleans_up_what_nobody_has_begun() {
-        assert!(fails_on_reissue(Stage::Pending));
-        assert!(!fails_on_reissue(Stage::Processing));
     }
 
     fn any_row() -> impl Strategy<Value = (Stage, Worker, Duration)> {
