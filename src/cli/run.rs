@@ -178,6 +178,8 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
         (_, false) => Some("peer_reads = false"),
         (Some(_), _) => Some("link"),
         _ if arm.settings.work.is_some() => Some("work"),
+        _ if !arm.settings.delivery.is_plain() => Some("what is asked of its deliveries"),
+        _ if arm.settings.subject == SubjectKind::RedisBlocking && arm.settings.ack.is_some() => Some("ack"),
         _ => None,
     };
     let scenario = &ready.plan.scenario;
@@ -189,7 +191,9 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
     let fault = scenario.faults.iter().find(real_only).map(|fault| format!("fault `{}`", fault.name()));
     let liveness = scenario.reaper.as_ref().is_some_and(|reaper| reaper.liveness.is_some() || reaper.reapers > 1);
     let reaper = liveness.then(|| "[reaper]: the rule `liveness`, or several reapers,".to_string());
-    match arm.or(fault).or(reaper) {
+    let jobs = (!scenario.jobs.is_empty()).then(|| "[[job]]".to_string());
+    let jobs = jobs.or(scenario.load_count.map(|_| "[load] count".to_string()));
+    match arm.or(fault).or(reaper).or(jobs) {
         Some(what) => {
             let text = format!("{}: {what} runs with --engine kernel in this version", ready.path.display());
             Err(Failure::new(Exit::Cannot, text))

@@ -259,6 +259,19 @@ fn parse(
     })
 }
 
+/// What a trial's queue is declared with, in RabbitMQ's words; the publisher declares the same.
+fn queue_arguments(settings: &Settings, queue: &str) -> Map<String, Value> {
+    let mut all = Map::new();
+    if let Some(priority) = settings.delivery.max_priority {
+        all.insert("x-max-priority".into(), priority.into());
+    }
+    if settings.delivery.dead_letters {
+        all.insert("x-dead-letter-exchange".into(), "".into());
+        all.insert("x-dead-letter-routing-key".into(), format!("{queue}.dead").into());
+    }
+    all
+}
+
 impl Adapter {
     /// Names and versions of what `run.json` shows, from the lock file.
     #[must_use]
@@ -296,6 +309,10 @@ impl Adapter {
         ];
         let mut env: BTreeMap<String, String> =
             given.iter().map(|(name, text)| ((*name).to_string(), fill(text))).collect();
+        let arguments = queue_arguments(settings, &place.queue);
+        if !arguments.is_empty() {
+            env.insert("HALFOPEN_QUEUE_ARGUMENTS".to_string(), Value::Object(arguments).to_string());
+        }
         env.extend(self.env.iter().map(|(name, value)| (name.clone(), fill(value))));
         Program {
             argv: self.command.iter().map(|text| fill(text)).collect(),

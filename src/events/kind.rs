@@ -277,6 +277,34 @@ pub enum Kind {
         /// The message.
         message: u64,
     },
+    /// A consumer rejected a message for good: it will not have it again.
+    Refused {
+        /// Which attempt's connection.
+        attempt: u32,
+        /// The message.
+        message: u64,
+    },
+    /// A message that was rejected reached the queue of dead letters.
+    DeadLettered {
+        /// The message.
+        message: u64,
+    },
+    /// The work on a message failed and its worker has published it once more; the broker has confirmed that.
+    Retried {
+        /// Which attempt's connection.
+        attempt: u32,
+        /// The message.
+        message: u64,
+        /// Which retry it is, from 1.
+        retry: u32,
+    },
+    /// A message came out of this queue, by its name in the scenario.
+    Routed {
+        /// The message.
+        message: u64,
+        /// The queue; empty for the trial's own.
+        queue: String,
+    },
     /// A reaper had the work that a message stands for queued again, by what its store says.
     Requeued {
         /// The message.

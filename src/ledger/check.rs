@@ -101,10 +101,10 @@ impl Checker<'_> {
             let told = if life.reaped.is_empty() { "" } else { "; a reaper failed its task" };
             say(AnomalyKind::Lost, format!("{why}{told}"));
         }
-        if life.deliveries.len() > 1 {
+        if life.deliveries.len() > 1 + life.further_copies + life.retried.len() {
             say(AnomalyKind::DuplicatedDelivery, format!("{} deliveries", life.deliveries.len()));
         }
-        if life.effects.len() > 1 {
+        if life.effects.len() > 1 + life.further_copies {
             say(AnomalyKind::DuplicatedEffect, format!("{} effects", life.effects.len()));
         }
         if let Some((reaped, rule)) = falsely_killed(life) {
@@ -151,6 +151,14 @@ impl Checker<'_> {
             return None;
         }
         let last = |steps: &[Step]| steps.last().map(|step| step.at);
+        if let Some(refused) = last(&life.refused).filter(|_| life.acked.len() <= life.retried.len()) {
+            let gone = life.dead.is_empty() && self.is_over(refused);
+            return gone.then_some("rejected by its consumer, and kept by nobody");
+        }
+        // Each retry hands it to the broker anew and acknowledges what was before: the last of them is still with somebody.
+        if life.acked.len() <= life.retried.len() && !life.retried.is_empty() {
+            return None;
+        }
         if let Some(acked) = last(&life.acked) {
             // A worker that the task store refuses takes the message out of the queue: its task was failed before.
             let refused = !life.reaped.is_empty() && life.started.is_empty();
@@ -193,7 +201,7 @@ impl Checker<'_> {
 
     fn fate(&self, life: &Life, lost: bool) -> Fate {
         let resolved = if self.works {
-            !life.effects.is_empty()
+            life.effects.len() > life.further_copies
         } else if !life.reaped.is_empty() {
             // A worker that is refused acknowledges too.
             false
@@ -208,6 +216,7 @@ impl Checker<'_> {
             () if resolved => Fate::Done,
             () if !life.reaped.is_empty() => Fate::Failed,
             () if lost => Fate::Lost,
+            () if !life.dead.is_empty() => Fate::Refused,
             () if !seen && !promised => Fate::Unconfirmed,
             () => Fate::Waiting,
         }
@@ -217,7 +226,7 @@ impl Checker<'_> {
     /// again, may come late; of two at one instant the record does not tell the order.
     fn order(&self, account: &mut Account) {
         let mut by_attempt: BTreeMap<u32, Vec<Arrival>> = BTreeMap::new();
-        for (message, life) in self.record.lives.iter().filter(|(_, l)| l.requeued.is_empty()) {
+        for (message, life) in self.record.lives.iter().filter(|(_, l)| l.requeued.is_empty() && l.retried.is_empty()) {
             let Some(published) = life.published.first() else { continue };
             for delivery in life.deliveries.iter().filter(|d| !d.redelivered) {
                 let list = by_attempt.entry(delivery.step.attempt).or_default();

@@ -59,6 +59,14 @@ pub struct Life {
     pub reaped: Vec<(Offset, String)>,
     /// A reaper had it handed to the broker again.
     pub requeued: Vec<Offset>,
+    /// Its work failed and its worker handed it to the broker again.
+    pub retried: Vec<Offset>,
+    /// A consumer rejected it for good.
+    pub refused: Vec<Step>,
+    /// It reached the queue of dead letters.
+    pub dead: Vec<Offset>,
+    /// Queues beside the first that were to have a copy of it.
+    pub further_copies: usize,
 }
 
 impl Life {
@@ -82,6 +90,9 @@ impl Life {
         sort(&mut self.acked);
         sort(&mut self.reaped);
         sort(&mut self.requeued);
+        sort(&mut self.retried);
+        sort(&mut self.refused);
+        sort(&mut self.dead);
     }
 }
 
@@ -118,6 +129,13 @@ impl Record {
         record
     }
 
+    /// Says how many queues are to have a copy of each message.
+    pub fn expect_copies(&mut self, of: impl Fn(u64) -> usize) {
+        for (message, life) in &mut self.lives {
+            life.further_copies = of(*message).saturating_sub(1);
+        }
+    }
+
     fn of(&mut self, message: u64) -> &mut Life {
         self.lives.entry(message).or_default()
     }
@@ -140,6 +158,9 @@ impl Record {
             Kind::Acked { attempt, message } => self.of(*message).acked.push(Step { at, attempt: *attempt }),
             Kind::Reaped { message, rule } => self.of(*message).reaped.push((at, rule.clone())),
             Kind::Requeued { message } => self.of(*message).requeued.push(at),
+            Kind::Retried { message, .. } => self.of(*message).retried.push(at),
+            Kind::Refused { attempt, message } => self.of(*message).refused.push(Step { at, attempt: *attempt }),
+            Kind::DeadLettered { message } => self.of(*message).dead.push(at),
             Kind::SubjectExited { .. } => self.exited = Some(self.exited.map_or(at, |known| known.min(at))),
             _ => {}
         }

@@ -107,6 +107,12 @@ pub(super) const COLUMNS: &[(&str, Column)] = &[
     ("out_of_order_n", Column::Number),
     ("reaped_twice_n", Column::Number),
     ("contradictions_n", Column::Number),
+    ("refused_n", Column::Number),
+    ("misrouted_n", Column::Number),
+    ("retries_n", Column::Number),
+    ("wait_p50_s", Column::Seconds),
+    ("wait_max_s", Column::Seconds),
+    ("peak_load_n", Column::Number),
 ];
 
 /// The metric that is no column of its own: the share of `true` in the column `agrees`, which takes no measure.

@@ -6,6 +6,7 @@
 mod checks;
 mod columns;
 mod command;
+mod delivery;
 mod docs;
 mod error;
 mod fallback;
@@ -20,6 +21,7 @@ mod model;
 mod options;
 pub mod profile;
 mod read;
+mod routing;
 mod schema;
 mod settings;
 mod sysctl;
@@ -30,6 +32,7 @@ mod value;
 mod walk;
 
 pub use command::{CommandLine, ReadyWhen};
+pub use delivery::{Backoff, Delivery, Exchange, Format, Job, job_of};
 pub use docs::reference;
 pub use error::{Place, ScenarioError, ScenarioErrors};
 pub use fault::{Act, Directions, Fault, Repeat, Scope, Trigger};
@@ -41,6 +44,7 @@ pub use model::{
     TaskStoreKind, Tasks,
 };
 pub use read::{ListEntry, from_sets, list_entry, read, read_bytes};
+pub use routing::{DEFAULT_QUEUE, Match, glob, topic};
 pub use schema::schema;
 pub use sysctl::range as sysctl_range;
 pub use table::{MAX_ARMS, MAX_TRIALS};

@@ -1,6 +1,7 @@
 //! A scenario after reading: every default filled in, every unit resolved.
 
 use super::command::{CommandLine, ReadyWhen};
+use super::delivery::{Delivery, Job, job_of};
 use super::fault::Fault;
 use super::link::Link;
 use crate::units::Setting;
@@ -270,6 +271,9 @@ pub struct Settings {
     /// The command line, where the subject is one of the user's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Box<CommandLine>>,
+    /// How messages get to their consumers, and what becomes of those that fail.
+    #[serde(default, skip_serializing_if = "Delivery::is_plain")]
+    pub delivery: Delivery,
 }
 
 impl Settings {
@@ -550,6 +554,12 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// Interval between numbered messages on each connection; `None` is no load.
     pub load_interval: Option<Duration>,
+    /// How many messages each connection has; `None` is without end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_count: Option<u64>,
+    /// The kinds of work that the messages stand for, in turns; none: they are all alike.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<Job>,
     /// The first message is a task that is due this long after the cut, and in the worker's hands before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta: Option<Duration>,
@@ -570,6 +580,12 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// The job of a message; `None` where there are none.
+    #[must_use]
+    pub fn job_of(&self, message: u64) -> Option<&Job> {
+        job_of(&self.jobs, message)
+    }
+
     /// The interval between numbered messages on the connections of an arm; `None` for no messages.
     #[must_use]
     pub fn load_of(&self, arm: &Arm) -> Option<Duration> {

@@ -1,5 +1,6 @@
 //! The options of an arm: the part of the one table (`table`) that `[defaults]`, `[[arm]]` and `--set` share.
 
+use super::delivery;
 use super::keys::{Key, Kind, Limits};
 use super::table::{DAY, ms, optional, secs};
 use std::time::Duration;
@@ -182,9 +183,11 @@ pub(super) const OPTIONS: &[Key] = &[
     optional(
         "ack",
         Kind::Choice(&["early", "late"]),
-        "`late`",
+        "`late`; Celery's own is `early`; none on `redis-blocking`",
         "ack = \"late\"",
-        "When a message is acknowledged: on receipt (`early`) or after the work (`late`).",
+        "When a message is acknowledged: on receipt (`early`) or after the work (`late`). A `redis-blocking` subject then keeps \
+         what it has taken as kombu does (a hash and an index of what is not acknowledged), so that a Celery worker can \
+         share its queue; without, `BRPOP` gives a message away for good.",
         &["acks", "acks_late"],
     ),
     optional(
@@ -196,6 +199,14 @@ pub(super) const OPTIONS: &[Key] = &[
          blocking one on one after the other and does nothing else meanwhile.",
         &["task_duration", "work_time"],
     ),
+    delivery::EXCHANGE,
+    delivery::ROUTES,
+    delivery::CONSUMERS,
+    delivery::MAX_PRIORITY,
+    delivery::DEAD_LETTERS,
+    delivery::VISIBILITY,
+    delivery::RECONNECT,
+    delivery::RETRY,
     optional(
         "frame_max",
         Kind::Integer { min: 4_096, max: 131_072 },

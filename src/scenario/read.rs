@@ -1,6 +1,7 @@
 //! From text to a [`Scenario`]: sections, then arms, faults and gates, then what only shows when all are known.
 
 use super::checks;
+use super::delivery;
 use super::error::{Findings, Place, ScenarioError, ScenarioErrors, Source};
 use super::fallback;
 use super::fault::Fault;
@@ -110,6 +111,7 @@ struct Sections {
     arms: Vec<Fields>,
     faults: Vec<Fields>,
     gates: Vec<Fields>,
+    jobs: Vec<Fields>,
 }
 
 fn sections(entries: &[Entry], end: usize, findings: &mut Findings) -> Sections {
@@ -125,6 +127,7 @@ fn sections(entries: &[Entry], end: usize, findings: &mut Findings) -> Sections 
         arms: Vec::new(),
         faults: Vec::new(),
         gates: Vec::new(),
+        jobs: Vec::new(),
     };
     for entry in entries {
         let Some(section) = table::find(&entry.key) else {
@@ -152,6 +155,7 @@ fn sections(entries: &[Entry], end: usize, findings: &mut Findings) -> Sections 
                 "published" => all.published = Some(fields),
                 "arm" => all.arms.push(fields),
                 "fault" => all.faults.push(fields),
+                "job" => all.jobs.push(fields),
                 _ => all.gates.push(fields),
             }
         }
@@ -266,6 +270,13 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     };
     fallback::check(&around, findings);
 
+    let jobs: Vec<(&Fields, delivery::Job)> =
+        all.jobs.iter().filter_map(|fields| Some((fields, delivery::job(fields)?))).collect();
+    let with_options: Vec<_> = read.iter().map(|(own, arm)| (Options { own, defaults: &all.defaults }, *arm)).collect();
+    if !all.load.flawed && !all.defaults.flawed {
+        delivery::check(&jobs, &with_options, load_interval.is_some(), all.reaper.is_some(), findings);
+    }
+
     let eta = all.load.time("eta");
     checks::eta(&all.load, eta, &read, &faults, findings);
     let longest = read.iter().filter_map(|(_, arm)| timing::heartbeat_in_force(&arm.settings, &broker)).max();
@@ -281,6 +292,8 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         arms: arms.into_iter().collect::<Option<Vec<Arm>>>()?,
         faults,
         load_interval,
+        load_count: all.load.int("count").and_then(|n| u64::try_from(n).ok()),
+        jobs: jobs.into_iter().map(|(_, job)| job).collect(),
         eta,
         reaper: fallback.reaper,
         tasks: fallback.tasks,

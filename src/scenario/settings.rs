@@ -1,6 +1,7 @@
 //! An arm's options: its own, those of `[defaults]` that its subject has, and the built-in ones.
 
 use super::command;
+use super::delivery;
 use super::error::Findings;
 use super::matrix::{Applies, OptionName, applies};
 use super::model::{Ack, HeartbeatThread, Keepalive, Settings, SubjectKind, SyncCall};
@@ -116,7 +117,9 @@ impl<'a> Options<'a> {
                 Some("early") => Ack::Early,
                 None if subject.is_celery() => Ack::Early,
                 _ => Ack::Late,
-            }),
+            })
+            // Without a word a BRPOP gives messages away for good.
+            .filter(|_| subject != SubjectKind::RedisBlocking || self.source("ack").is_some()),
             work: fields("work", OptionName::Work).and_then(|fields| fields.time("work")),
             frame_max: has(OptionName::FrameMax).then(|| {
                 let number = fields("frame_max", OptionName::FrameMax).and_then(|fields| fields.int("frame_max"));
@@ -140,6 +143,7 @@ impl<'a> Options<'a> {
             sysctl,
             client: self.native(),
             command: self.command().map(|table| Box::new(command::read(table))),
+            delivery: delivery::read(*self, subject),
         }
     }
 

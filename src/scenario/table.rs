@@ -143,6 +143,14 @@ const LOAD: &[Key] = &[
         "Numbered messages on each connection, before, through and after the fault.",
     ),
     optional(
+        "count",
+        Kind::Integer { min: 1, max: 10_000_000 },
+        "without end",
+        "count = 500",
+        "How many messages each connection has altogether: what is published early enough can be worked off by the end.",
+        &["messages", "total"],
+    ),
+    optional(
         "eta",
         any(ms(1)),
         "none",
@@ -475,6 +483,14 @@ pub(super) const SECTIONS: &[Section] = &[
         "One column of the comparison. An option that its subject can't have is an error.",
     ),
     section("load", Repeat::Once, false, LOAD, false, "Messages that flow. Without it the connections are idle."),
+    section(
+        "job",
+        Repeat::Many,
+        false,
+        super::delivery::JOB,
+        false,
+        "The kinds of work that the messages of `[load]` stand for, in turns. Without it they are all alike.",
+    ),
     section("fault", Repeat::OnceOrMany, true, FAULT, false, "What happens to the path. Every arm meets every fault."),
     section(
         "reaper",

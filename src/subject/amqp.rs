@@ -1,15 +1,13 @@
-//! What the clients share of AMQP: opening a `lapin` connection over a socket of our own, the queue, the work.
+//! What the clients share of AMQP: opening a `lapin` connection over a socket of our own.
 
 use super::protocol::Target;
 use super::{causes, socket};
 use crate::events::{Cause, How, Tuple};
 use crate::scenario::Settings;
 use async_compat::CompatExt;
-use lapin::options::QueueDeclareOptions;
 use lapin::tcp::AsyncTcpStream;
-use lapin::types::FieldTable;
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
-use lapin::{Channel, Connection, ConnectionProperties};
+use lapin::{Connection, ConnectionProperties};
 use socket2::{SockRef, Socket};
 use std::io;
 use std::net::SocketAddr;
@@ -119,18 +117,6 @@ async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> 
         Some(limit) => tokio::time::timeout(limit, future).await.map_err(|_| io::ErrorKind::TimedOut.into()),
         None => Ok(future.await),
     }
-}
-
-/// Declares the trial's queue. Consumer and publisher must ask for the same: a difference closes the channel.
-///
-/// Neither durable (nothing outlives the run) nor exclusive nor deleted with its last consumer: a reconnect must find
-/// it, with the messages that waited.
-///
-/// # Errors
-/// The client's.
-pub(super) async fn declare(channel: &Channel, queue: &str, durable: bool) -> lapin::Result<()> {
-    let options = QueueDeclareOptions { durable, exclusive: false, auto_delete: false, ..Default::default() };
-    channel.queue_declare(queue.into(), options, FieldTable::default()).await.map(|_| ())
 }
 
 #[cfg(test)]

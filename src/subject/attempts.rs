@@ -1,13 +1,16 @@
 //! The life of one trial's client: attempt 0 is the connection under test, the reconnects after it are numbered.
 
-use super::protocol::Target;
+use super::protocol::{Routing, Target};
 use super::report::Reporter;
 use super::stop::{Gate, Place, Stop};
 use super::tasks::TaskLog;
 use crate::events::{Cause, Kind, Tuple};
 use crate::scenario::Settings;
 use crate::units::{Offset, TrialId};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,11 +26,15 @@ pub(super) struct Trial {
     pub target: Target,
     pub settings: Settings,
     pub load_interval: Option<Duration>,
+    /// The kinds of work, and where they come from.
+    pub routing: Arc<Routing>,
     pub reporter: Reporter,
     /// Where the state of each message's task is written down, where there is a reaper.
     pub tasks: Option<TaskLog>,
     /// What is being worked on.
     pub current: Current,
+    /// Attempts to connect that failed since one consumed, that one's end counted.
+    pub failed: Arc<AtomicU32>,
     pub stop: Arc<Stop>,
 }
 
@@ -78,6 +85,32 @@ impl Trial {
         }
     }
 
+    /// The wall clock in seconds, by which those go that share a store with others.
+    pub fn wall_s(&self) -> f64 {
+        self.reporter.wall_of(self.reporter.now()) as f64 / 1e9
+    }
+
+    /// How long the work on a message takes.
+    pub fn work_of(&self, message: u64) -> Duration {
+        self.routing.job_of(message).and_then(|job| job.work).unwrap_or(self.settings.work())
+    }
+
+    /// How often the work on a message fails before it succeeds.
+    pub fn fails(&self, message: u64) -> u32 {
+        self.routing.job_of(message).map_or(0, |job| job.fails)
+    }
+
+    /// The work on a message failed: it has no effect that would count.
+    pub fn fail_work(&self, message: u64) {
+        self.current.set().remove(&message);
+    }
+
+    /// A number from 0 to 1, the same in every run: the trial's own for each of its tries.
+    pub fn draw(&self, what: u64, retry: u32) -> f64 {
+        let seed = (u64::from(self.id) << 32 | u64::from(retry)).wrapping_add(what.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        ChaCha8Rng::seed_from_u64(seed).random()
+    }
+
     /// Begins the work on a message; false where its task is not there to be begun (failed meanwhile, or somebody's).
     /// Without a task store there is nothing that could say no.
     pub fn begin_work(&self, attempt: u32, message: u64) -> bool {
@@ -124,7 +157,15 @@ impl Trial {
     /// Reports how an attempt ended and says how long to wait before the next one.
     pub fn finish(&self, attempt: u32, started: Offset, end: End) -> Duration {
         let now = self.reporter.now();
-        let pause = pause(&end, started, now);
+        let pause = match &self.settings.delivery.reconnect {
+            Some(backoff) => {
+                let failed = self.failed.load(Ordering::Relaxed);
+                self.failed.store(if matches!(end, End::Failed { .. }) { failed + 1 } else { 1 }, Ordering::Relaxed);
+                let retry = if matches!(end, End::Failed { .. }) { failed } else { 0 };
+                backoff.delay(retry, self.draw(u64::MAX, attempt))
+            }
+            None => pause(&end, started, now),
+        };
         match end {
             End::Failed { at, cause } => self.event_at(at, Kind::ConnectFailed { attempt, cause }),
             End::Noticed { at, cause } => self.event_at(at, Kind::Notice { attempt, cause }),

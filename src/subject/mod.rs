@@ -17,6 +17,7 @@ mod attempts;
 mod causes;
 mod child;
 mod command;
+mod kombu;
 mod lapin_client;
 mod liveness;
 mod message;
@@ -37,6 +38,7 @@ mod subject_process;
 mod tasks;
 mod tcp_reader;
 mod tcp_writer;
+mod topology;
 
 pub use proxy_manners::{SWALLOWS, WITHHOLDS};
 

@@ -30,12 +30,12 @@ struct Producer {
 impl Role for Producer {
     fn command(&mut self, command: Command) {
         let result: io::Result<()> = match command {
-            Command::Publish { trial, broker, target, interval, task } => match broker {
+            Command::Publish { trial, broker, target, interval, task, routing } => match broker {
                 BrokerKind::Rabbitmq => {
-                    self.amqp.publish(trial, target, interval, task);
+                    self.amqp.publish(trial, target, interval, task, *routing);
                     Ok(())
                 }
-                BrokerKind::Redis => self.redis.publish(trial, target, interval, task),
+                BrokerKind::Redis => self.redis.publish(trial, target, interval, task, routing),
                 BrokerKind::None => Err(io::Error::other("bare TCP has no queue to publish to")),
             },
             Command::Close { trial } => {

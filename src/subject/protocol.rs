@@ -6,7 +6,7 @@
 
 use crate::clients::{Message, Program};
 use crate::events::{Event, Tuple};
-use crate::scenario::{BrokerKind, LivenessRule, ReaperSettings, Settings};
+use crate::scenario::{BrokerKind, Delivery, Job, LivenessRule, ReaperSettings, Settings, job_of};
 use crate::units::{Offset, TrialId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -47,6 +47,38 @@ pub struct Task {
     pub first_due: Option<Offset>,
 }
 
+/// What kinds of work a trial's messages stand for, and how they get to their consumers.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Routing {
+    /// The kinds of work, in turns; none: all are alike.
+    pub jobs: Vec<Job>,
+    /// The arm's options.
+    pub delivery: Delivery,
+    /// How many messages there are; `None` is without end.
+    pub count: Option<u64>,
+}
+
+impl Routing {
+    /// The job of a message; `None` where there are none.
+    #[must_use]
+    pub fn job_of(&self, message: u64) -> Option<&Job> {
+        job_of(&self.jobs, message)
+    }
+
+    /// Whether there is a message of this number.
+    #[must_use]
+    pub fn has(&self, message: u64) -> bool {
+        self.count.is_none_or(|count| message < count)
+    }
+
+    /// Whether a consumer has to say which queue a message came out of.
+    #[must_use]
+    pub fn has_routes(&self) -> bool {
+        self.delivery.routes_at_all(&self.jobs)
+    }
+}
+
 /// How a worker gives signs of life.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beats {
@@ -74,6 +106,9 @@ pub enum Command {
         /// The program to start, for a subject that is one of somebody else's.
         #[serde(default)]
         program: Option<Box<Program>>,
+        /// The kinds of work.
+        #[serde(default)]
+        jobs: Vec<Job>,
         /// How its worker gives signs of life, where a reaper goes by them.
         #[serde(default)]
         beats: Option<Box<Beats>>,
@@ -110,6 +145,9 @@ pub enum Command {
         /// What the messages are, where they are more than their numbers.
         #[serde(default)]
         task: Option<Task>,
+        /// The kinds of work, and where they go.
+        #[serde(default)]
+        routing: Box<Routing>,
     },
     /// Producer: publish this message once more, now.
     Republish {
@@ -192,6 +230,7 @@ mod tests {
             sysctl: [("tcp_retries2".to_string(), 5)].into(),
             client: serde_json::Map::new(),
             command: None,
+            delivery: crate::scenario::Delivery::default(),
         };
         let load_interval = Some(Duration::from_micros(333_333));
         for command in [
@@ -201,6 +240,7 @@ mod tests {
                 settings: Box::new(settings),
                 load_interval,
                 program: None,
+                jobs: vec![Job { priority: 3, ..Job::default() }],
                 beats: Some(Box::new(Beats {
                     rule: LivenessRule {
                         store: LivenessStore::Redis,
@@ -217,6 +257,7 @@ mod tests {
                 target,
                 interval: Duration::from_secs(1),
                 task: Some(Task { message: Message::Celery("t".into()), declare: true, first_due: Some(Offset(7)) }),
+                routing: Box::default(),
             },
             Command::Inspect { trial: 5, attempt: 2, tuple: Tuple { local: server, peer: server } },
             Command::Fill { trial: 4 },

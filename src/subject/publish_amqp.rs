@@ -3,16 +3,19 @@
 use super::amqp::{self, FRAME_MAX, Wishes};
 use super::causes;
 use super::message;
-use super::protocol::{Target, Task};
+use super::protocol::{Routing, Target, Task};
 use super::report::Reporter;
 use super::schedule::Schedule;
 use super::stop::Stop;
 use super::tasks::TaskLog;
+use super::topology;
+use crate::clients::Message;
 use crate::events::Kind;
 use crate::units::{Offset, TrialId};
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
+use futures::StreamExt;
+use lapin::options::{BasicConsumeOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
-use lapin::{BasicProperties, Channel, Confirmation, Connection, PublisherConfirm};
+use lapin::{Channel, Confirmation, Connection, PublisherConfirm};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddrV4;
@@ -46,11 +49,11 @@ impl Publisher {
         Ok(Self { reporter, tasks, runtime: Some(runtime), links: HashMap::new(), trials: HashMap::new() })
     }
 
-    pub fn publish(&mut self, trial: TrialId, target: Target, interval: Duration, task: Option<Task>) {
+    pub fn publish(&mut self, trial: TrialId, target: Target, interval: Duration, task: Option<Task>, routing: Routing) {
         self.close(trial);
         let link = self.links.entry((target.server, target.vhost.clone())).or_default().clone();
         let (stop, reporter, tasks) = (Stop::default(), self.reporter.clone(), self.tasks.clone());
-        let numbered = Arc::new(Numbered { trial, target, interval, task, link, stop, reporter, tasks });
+        let numbered = Arc::new(Numbered { trial, target, interval, task, routing, link, stop, reporter, tasks });
         self.trials.insert(trial, numbered.clone());
         if let Some(runtime) = &self.runtime {
             runtime.spawn(async move { numbered.run().await });
@@ -123,6 +126,7 @@ struct Numbered {
     target: Target,
     interval: Duration,
     task: Option<Task>,
+    routing: Routing,
     link: Arc<Link>,
     stop: Stop,
     reporter: Reporter,
@@ -151,14 +155,20 @@ impl Numbered {
     async fn publish(&self, channel: &Channel, message: &mut u64) -> lapin::Result<()> {
         let queue = self.target.queue.as_str();
         match &self.task {
-            None => amqp::declare(channel, queue, false).await?,
+            None => topology::declare(channel, queue, &self.routing, false).await?,
             // Clients declare their queues durable, and the first to declare decides.
-            Some(task) if task.declare => amqp::declare(channel, queue, true).await?,
+            Some(task) if task.declare => topology::declare(channel, queue, &self.routing, true).await?,
             // With arguments of its own, which nobody else has to know.
             Some(_) => self.await_queue(queue).await?,
         }
+        if self.routing.delivery.dead_letters {
+            self.count_dead_letters().await?;
+        }
         let mut schedule = Schedule::staggered(self.reporter.now(), self.interval, self.trial);
         loop {
+            if !self.routing.has(*message) {
+                self.stop.stopped().await;
+            }
             // A task with an ETA has to be in the worker's hands before the cut: it goes ahead of the schedule.
             let ahead = *message == 0 && self.task.as_ref().is_some_and(|task| task.first_due.is_some());
             if !ahead {
@@ -206,16 +216,40 @@ impl Numbered {
     }
 
     async fn hand_over(&self, channel: &Channel, message: u64) -> lapin::Result<PublisherConfirm> {
-        let (payload, properties) = match &self.task {
-            None => (message.to_string(), BasicProperties::default()),
-            Some(task) => {
-                let due = task.first_due.filter(|_| message == 0).map(|due| self.reporter.wall_of(due));
-                let now_ms = self.reporter.wall_of(self.reporter.now()) / 1_000_000;
-                message::amqp(&task.message, self.trial, &self.target.queue, message, due, now_ms)
-            }
+        let number = Message::Text("{message}".to_string());
+        let form = self.task.as_ref().map_or(&number, |task| &task.message);
+        let due = self.task.as_ref().and_then(|task| task.first_due).filter(|_| message == 0);
+        let due = due.map(|due| self.reporter.wall_of(due));
+        let now_ms = self.reporter.wall_of(self.reporter.now()) / 1_000_000;
+        let (queue, job) = (self.target.queue.as_str(), self.routing.job_of(message));
+        let (payload, properties) = message::amqp(form, self.trial, queue, message, due, now_ms, job);
+        let (exchange, key) = topology::address(queue, &self.routing, message);
+        let options = BasicPublishOptions::default();
+        channel.basic_publish(exchange.into(), key.into(), options, &payload, properties).await
+    }
+
+    /// Counts what consumers reject, until the link breaks: it is taken out of its queue and reported.
+    async fn count_dead_letters(&self) -> lapin::Result<()> {
+        let channel = {
+            let open = self.link.open.lock().await;
+            let Some((connection, _)) = open.as_ref() else { return Ok(()) };
+            connection.create_channel().await?
         };
-        let (options, queue) = (BasicPublishOptions::default(), self.target.queue.as_str());
-        channel.basic_publish("".into(), queue.into(), options, payload.as_bytes(), properties).await
+        let queue = topology::dead_letters(&self.target.queue);
+        let options = BasicConsumeOptions { no_ack: true, ..BasicConsumeOptions::default() };
+        let mut dead = channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await?;
+        let (reporter, trial) = (self.reporter.clone(), self.trial);
+        tokio::spawn(async move {
+            // The channel lives as long as its consumer does.
+            let _channel = channel;
+            while let Some(Ok(letter)) = dead.next().await {
+                match message::number_in(&letter) {
+                    Some(message) => reporter.event(reporter.now(), trial, Kind::DeadLettered { message }),
+                    None => reporter.note(format!("trial {trial}: a dead letter without a number")),
+                }
+            }
+        });
+        Ok(())
     }
 
     fn await_confirm(&self, message: u64, confirm: PublisherConfirm) {

@@ -2,7 +2,7 @@
 //!
 //! With a read timeout *r* the server is asked to answer after *r*/2 at the latest, so that a healthy idle link never
 //! runs into it; without one, `BRPOP … 0` waits for ever. `BRPOP` removes the message as it delivers it, so there is no
-//! acknowledgement.
+//! acknowledgement, unless `ack` asks for kombu's (`kombu`).
 //!
 //! Two habits of the library (1.8) that a measurement shows: it sets keepalive and `TCP_USER_TIMEOUT` only after the
 //! handshake, which they therefore don't bound; and a server that accepts and then says nothing holds it for the connect
@@ -10,17 +10,25 @@
 
 use super::attempts::{End, Trial};
 use super::stop::{Gate, Place};
+use super::kombu::{self, Envelope};
 use super::{causes, socket};
 use crate::events::{Cause, EffectiveOptions, How, Kind, Tuple};
+use crate::scenario::Ack;
 use crate::units::Offset;
 use redis::io::tcp::TcpSettings;
 use redis::{Client, Connection, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError, RedisResult};
 use socket2::SockRef;
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Lives until the trial is closed.
 pub(super) fn run(trial: &Trial, gate: &Gate) {
+    if trial.settings.ack.is_some()
+        && let Err(error) = kombu::sweep(Arc::new(trial.clone()))
+    {
+        trial.reporter.note(format!("trial {}: nobody gives back what is not acknowledged: {error}", trial.id));
+    }
     trial.run_blocking(gate, |attempt, place| attempt_once(trial, attempt, place));
 }
 
@@ -46,7 +54,8 @@ fn client(trial: &Trial) -> RedisResult<Client> {
     }
     let server = trial.target.server;
     let info = ConnectionAddr::Tcp(server.ip().to_string(), server.port()).into_connection_info()?;
-    Client::open(info.set_tcp_settings(tcp).set_redis_settings(login(&trial.target.user, &trial.target.password)))
+    let login = login(&trial.target.user, &trial.target.password).set_db(i64::from(trial.target.db));
+    Client::open(info.set_tcp_settings(tcp).set_redis_settings(login))
 }
 
 fn open(trial: &Trial) -> RedisResult<Connection> {
@@ -89,7 +98,10 @@ fn attempt_once(trial: &Trial, attempt: u32, place: &mut Option<Place<'_>>) -> E
         return End::Noticed { at, cause };
     }
     let wait_s = limit.map_or(0.0, |limit| limit.as_secs_f64() / 2.0);
-    let (at, cause) = pop_until_it_ends(trial, attempt, &mut connection, wait_s);
+    let (at, cause) = match trial.settings.ack {
+        Some(ack) => keep_until_it_ends(trial, attempt, &mut connection, wait_s, ack),
+        None => pop_until_it_ends(trial, attempt, &mut connection, wait_s),
+    };
     End::Noticed { at, cause }
 }
 
@@ -128,6 +140,71 @@ fn pop_until_it_ends(trial: &Trial, attempt: u32, connection: &mut Connection, w
             Err(error) => return (at, causes::of_redis(&error, How::ReadTimeout)),
         }
     }
+}
+
+/// As kombu does it: what was popped is written down as not acknowledged until it is.
+///
+/// Between the pop and that note a message is with nobody but us: a connection that dies there takes it along.
+fn keep_until_it_ends(
+    trial: &Trial,
+    attempt: u32,
+    connection: &mut Connection,
+    wait_s: f64,
+    ack: Ack,
+) -> (Offset, Cause) {
+    let mut pop = redis::cmd("BRPOP");
+    pop.arg(&kombu::lists(&trial.target.queue)[..]).arg(wait_s);
+    loop {
+        let result: RedisResult<Option<(String, String)>> = pop.query(connection);
+        let at = trial.reporter.now();
+        let next = match result {
+            Ok(None) => continue,
+            Ok(Some((_, text))) => Envelope::parse(&text).ok_or(text),
+            Err(error) => return (at, causes::of_redis(&error, How::ReadTimeout)),
+        };
+        let handled = match next {
+            Ok(envelope) => handle(trial, attempt, at, connection, &envelope, ack),
+            Err(text) => {
+                trial.reporter.note(format!("trial {}: a payload that is no task: {text:?}", trial.id));
+                Ok(())
+            }
+        };
+        if let Err(error) = handled {
+            return (trial.reporter.now(), causes::of_redis(&error, How::ReadTimeout));
+        }
+    }
+}
+
+fn handle(
+    trial: &Trial,
+    attempt: u32,
+    at: Offset,
+    link: &mut Connection,
+    envelope: &Envelope,
+    ack: Ack,
+) -> RedisResult<()> {
+    let message = envelope.message;
+    envelope.keep(link, trial.wall_s())?;
+    trial.event_at(at, Kind::Delivered { attempt, message, redelivered: envelope.redelivered });
+    if envelope.refused {
+        envelope.ack(link)?;
+        trial.event(Kind::Refused { attempt, message });
+        return Ok(());
+    }
+    let acknowledge = |link: &mut Connection| -> RedisResult<()> {
+        envelope.ack(link)?;
+        trial.event(Kind::Acked { attempt, message });
+        Ok(())
+    };
+    if ack == Ack::Early {
+        acknowledge(link)?;
+    }
+    // The end of the trial ends the work too; the next read finds the socket shut down.
+    let begun = trial.begin_work(attempt, message);
+    if begun && !trial.stop.wait(trial.work_of(message)) {
+        trial.finish_work(attempt, message);
+    }
+    if ack == Ack::Late { acknowledge(link) } else { Ok(()) }
 }
 
 /// Silence, a PING, its reply: what an application does that keeps a connection for when it needs one.

@@ -3,7 +3,7 @@
 use super::attempts::{Current, Trial};
 use super::child::{self, Role};
 use super::command::Running;
-use super::protocol::Command;
+use super::protocol::{Command, Routing};
 use super::report::Reporter;
 use super::stop::{Gate, Stop};
 use super::tasks::TaskLog;
@@ -59,7 +59,7 @@ struct Subjects {
 impl Role for Subjects {
     fn command(&mut self, command: Command) {
         match command {
-            Command::Open { trial, target, settings, load_interval, program, beats } => {
+            Command::Open { trial, target, settings, load_interval, program, beats, jobs } => {
                 let stop = Arc::new(Stop::default());
                 let old = self.open.insert(trial, stop.clone());
                 if let Some(old) = old {
@@ -68,8 +68,20 @@ impl Role for Subjects {
                 }
                 let (reporter, tasks) = (self.reporter.clone(), self.tasks.clone());
                 let settings = *settings;
+                let routing = Arc::new(Routing { jobs, delivery: settings.delivery.clone(), count: None });
                 let current = Current::default();
-                let trial = Trial { id: trial, target, settings, load_interval, reporter, tasks, current, stop };
+                let trial = Trial {
+                    id: trial,
+                    target,
+                    settings,
+                    load_interval,
+                    routing,
+                    reporter,
+                    tasks,
+                    current,
+                    failed: Arc::default(),
+                    stop,
+                };
                 let alive = beats.map_or(Ok(()), |beats| liveness::start(Arc::new(trial.clone()), *beats));
                 if let Err(error) = alive.and_then(|()| self.start(trial.clone(), program)) {
                     self.reporter.note(format!("cannot start the client of trial {}: {error}", trial.id));

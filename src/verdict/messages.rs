@@ -1,13 +1,14 @@
 //! The ledger of the numbered messages, and how long the oldest of them was stuck.
 
+use super::terms;
 use super::timeline::Timeline;
 use super::trial::{Case, span};
 use super::{MessageRow, TrialRow};
 use crate::events::{Event, Kind};
-use crate::ledger::{Account, AnomalyKind, MessageId};
-use crate::scenario::SubjectKind;
+use crate::ledger::{Account, Anomaly, AnomalyKind, Fate, MessageId};
 use crate::units::Offset;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Who resolved a message that reached a consumer again.
 pub(super) const RECOVERY: &str = "recovery";
@@ -55,6 +56,8 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
                 by.recorded += 1;
             }
             Kind::Requeued { .. } => row.requeued_n += 1,
+            Kind::Retried { .. } => row.retried_n += 1,
+            Kind::DeadLettered { .. } => _ = row.dead_lettered_s.get_or_insert(at),
             Kind::Reaped { rule, .. } if row.reaped_s.is_none() => {
                 (row.reaped_s, row.reaped_by) = (Some(at), rule.clone());
             }
@@ -73,8 +76,7 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
             _ => {}
         }
     }
-    let amqp = matches!(case.arm.settings.subject, SubjectKind::Lapin | SubjectKind::AmqpBlocking);
-    let acknowledges = amqp && case.arm.settings.ack.is_some();
+    let acknowledges = terms::acknowledges(case.arm.settings.subject, case.arm.settings.ack.is_some());
     let finish = |(mut row, by): (MessageRow, Consumed)| {
         let at = |seen: Option<(Offset, u32)>| seen.map(|(at, _)| at);
         (row.delivered_s, row.acked_s, row.finished_s) = (at(by.delivered), at(by.acked), at(by.finished));
@@ -84,8 +86,9 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
         let known = row.started_s.is_some() || row.reaped_s.is_some() || effects > 0;
         row.effects = known.then_some(effects);
         let consumed = by.finished.or(if acknowledges { by.acked } else { by.delivered });
-        row.resolved_s = [at(consumed), row.reaped_s].into_iter().flatten().min();
-        let own = consumed.filter(|(at, _)| row.reaped_s.is_none_or(|reaped| *at < reaped));
+        row.resolved_s = [at(consumed), row.reaped_s, row.dead_lettered_s].into_iter().flatten().min();
+        let others = [row.reaped_s, row.dead_lettered_s].into_iter().flatten().min();
+        let own = consumed.filter(|(at, _)| others.is_none_or(|other| *at < other));
         row.resolved_conn_id = own.map(|(_, attempt)| format!("{}.{attempt}", case.trial.id)).unwrap_or_default();
         row.latency_s = row.resolved_s.zip(row.published_s).map(|(resolved, published)| span(resolved, published));
         row
@@ -101,12 +104,58 @@ fn consuming_at(t: &Timeline, at: Offset) -> u32 {
 
 /// Enters fate and anomalies into the rows.
 pub(super) fn enter(account: &Account, rows: &mut [MessageRow]) {
+    let mut kinds: BTreeMap<MessageId, Vec<&str>> = BTreeMap::new();
+    for anomaly in &account.anomalies {
+        kinds.entry(anomaly.id).or_default().push(anomaly.kind.name());
+    }
     for row in rows {
         let id = MessageId { trial: row.trial, message: row.id };
         row.fate = account.fates.get(&id).map(|fate| fate.name().to_string()).unwrap_or_default();
-        let kinds: Vec<&str> = account.anomalies.iter().filter(|a| a.id == id).map(|a| a.kind.name()).collect();
-        row.anomalies = kinds.join("|");
+        row.anomalies = kinds.get(&id).map(|kinds| kinds.join("|")).unwrap_or_default();
     }
+}
+
+/// Messages that came out of a queue that their routes do not lead to.
+pub(super) fn misrouted(case: &Case<'_>, events: &[&Event]) -> Vec<Anomaly> {
+    let wrong = |event: &&Event| {
+        let Kind::Routed { message, queue } = &event.kind else { return None };
+        let job = case.scenario.job_of(*message)?;
+        let right = case.arm.settings.delivery.destinations(job);
+        let id = MessageId { trial: case.trial.id, message: *message };
+        let why = || format!("`{}` came out of `{queue}` and belongs into `{}`", job.name, right.join("`, `"));
+        (!right.contains(&queue.as_str())).then(|| Anomaly { kind: AnomalyKind::Misrouted, id, why: why() })
+    };
+    events.iter().filter_map(wrong).collect()
+}
+
+/// How long messages of the first job, or all where there are no jobs, waited until their work began.
+pub(super) fn waits(case: &Case<'_>, row: &mut TrialRow, ledger: &[MessageRow]) {
+    let name = case.scenario.jobs.first().map(|job| job.name.as_str());
+    let first = |m: &&MessageRow| name.is_none() || case.scenario.job_of(m.id).map(|job| job.name.as_str()) == name;
+    let wait = |m: &MessageRow| Some(span(m.started_s.or(m.delivered_s).or(row.ended_s)?, m.published_s?));
+    let mut all: Vec<_> = ledger.iter().filter(first).filter_map(wait).collect();
+    all.sort_unstable();
+    row.wait_p50_s = all.get(all.len() / 2).copied();
+    row.wait_max_s = all.last().copied();
+}
+
+/// Fills in, for trials of one arm under one fault, how many reconnects and retries reached the broker in the same second.
+pub(super) fn peaks(trials: Vec<(&mut TrialRow, Vec<Offset>)>) {
+    let mut all: Vec<Offset> = trials.iter().flat_map(|(_, own)| own.iter().copied()).collect();
+    all.sort_unstable();
+    for (row, own) in trials {
+        let within = |from: Offset| {
+            let until = from + Duration::from_secs(1);
+            (all.partition_point(|at| *at < until) - all.partition_point(|at| *at < from)) as u64
+        };
+        row.peak_load_n = Some(own.into_iter().map(within).max().unwrap_or(0));
+    }
+}
+
+/// When a trial's reconnects and retried tasks reached the broker.
+pub(super) fn arrivals(events: &[&Event]) -> Vec<Offset> {
+    let counts = |kind: &Kind| matches!(kind, Kind::Retried { .. } | Kind::Connected { attempt: 1.., .. });
+    events.iter().filter(|event| counts(&event.kind)).map(|event| event.offset).collect()
 }
 
 /// Enters the number of messages with each anomaly into the trial's row.
@@ -120,6 +169,8 @@ pub(super) fn tally(account: &Account, row: &mut TrialRow) {
     row.out_of_order_n = n(AnomalyKind::OutOfOrder);
     row.reaped_twice_n = n(AnomalyKind::ReapedTwice);
     row.contradictions_n = n(AnomalyKind::Contradiction);
+    row.misrouted_n = n(AnomalyKind::Misrouted);
+    row.refused_n = Some(account.count(Fate::Refused) as u64);
 }
 
 fn message_of(kind: &Kind) -> Option<u64> {
@@ -131,6 +182,9 @@ fn message_of(kind: &Kind) -> Option<u64> {
         | Kind::Started { message, .. }
         | Kind::Finished { message, .. }
         | Kind::Requeued { message }
+        | Kind::DeadLettered { message }
+        | Kind::Refused { message, .. }
+        | Kind::Retried { message, .. }
         | Kind::Reaped { message, .. }
         | Kind::Effect { message }
         | Kind::Confirmed { message }
@@ -158,6 +212,7 @@ pub(super) fn count(row: &mut TrialRow, ledger: &[MessageRow]) {
         .map(|(m, later)| later.is_some_and(|later| m.resolved_s.is_none_or(|own| later < own)))
         .collect();
     row.messages_published = count(&|m| m.published_s.is_some());
+    row.retries_n = Some(ledger.iter().map(|m| m.retried_n).sum());
     row.messages_unresolved = count(&|m| m.resolved_s.is_none());
     row.messages_duplicated = count(&|m| m.delivered_n > 1 || m.effects.is_some_and(|n| n > 1));
     row.messages_overtaken = Some(overtaken.iter().filter(|o| **o).count() as u64);

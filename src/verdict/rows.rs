@@ -214,6 +214,20 @@ row! {
         reaped_twice_n: Option<u64>,
         /// Messages whose record contradicts itself.
         contradictions_n: Option<u64>,
+        /// Messages that their consumers rejected and that are kept among the dead letters.
+        refused_n: Option<u64>,
+        /// Messages that came out of a queue that their routes do not lead to.
+        misrouted_n: Option<u64>,
+        /// Times that failed work was handed to the broker again.
+        retries_n: Option<u64>,
+        /// From the publication to the beginning of the work: the median over the messages of the first `[[job]]`, or over
+        /// all where there is none. One that was not begun has waited until the end of the watch.
+        wait_p50_s: Option<Span>,
+        /// The longest of them.
+        wait_max_s: Option<Span>,
+        /// Of the trial's reconnects and retried tasks, the one in whose following second most of those of all the arm's
+        /// trials under the same fault reached the broker: how many they were.
+        peak_load_n: Option<u64>,
     }
 }
 
@@ -290,10 +304,14 @@ row! {
         requeued_n: u64,
         /// The connection over which it was resolved; empty where it was not, or by a reaper.
         resolved_conn_id: String,
-        /// What became of it: `done`, `failed`, `lost`, `waiting` or `unconfirmed`.
+        /// What became of it: `done`, `failed`, `lost`, `waiting`, `refused` or `unconfirmed`.
         fate: String,
         /// What went wrong with it, with `|` between.
         anomalies: String,
+        /// It reached the queue of dead letters.
+        dead_lettered_s: Option<Offset>,
+        /// How often its work failed and it was handed to the broker again.
+        retried_n: u64,
     }
 }
 

@@ -78,6 +78,7 @@ impl Setup {
             sysctl: BTreeMap::new(),
             client: serde_json::Map::new(),
             command: None,
+            delivery: halfopen::scenario::Delivery::default(),
         };
         Arm { name: name.into(), settings, trials, load: true }
     }
@@ -136,6 +137,8 @@ pub fn plan(arms: Vec<Arm>, faults: Vec<Fault>, horizon_s: f64, gates: Vec<Gate>
         arms,
         faults,
         load_interval: None,
+        load_count: None,
+        jobs: Vec::new(),
         eta: None,
         gates,
         reaper: None,

@@ -162,6 +162,7 @@ pub fn settings(subject: SubjectKind) -> Settings {
         sync_call: None,
         client: serde_json::Map::new(),
         command: None,
+        delivery: halfopen::scenario::Delivery::default(),
         sysctl: BTreeMap::new(),
     }
 }
@@ -189,5 +190,6 @@ pub fn open(server: SocketAddrV4, trial: TrialId, settings: Settings, load_inter
         load_interval,
         program: None,
         beats: None,
+        jobs: Vec::new(),
     }
 }

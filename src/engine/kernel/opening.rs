@@ -38,8 +38,11 @@ fn queue(plan: &Plan, trial: TrialId) -> String {
 
 /// The number of a trial's Redis database: one of its own for a program of somebody else's.
 pub(super) fn database(plan: &Plan, trial: TrialId, arm: usize) -> u32 {
-    let redis = plan.scenario.arms.get(arm).is_some_and(|arm| arm.settings.subject.broker() == BrokerKind::Redis);
-    if redis && is_command(plan, arm) { trial + 1 } else { 0 }
+    let settings = plan.scenario.arms.get(arm).map(|arm| &arm.settings);
+    let redis = settings.is_some_and(|settings| settings.subject.broker() == BrokerKind::Redis);
+    // kombu's hash of what is not acknowledged is the database's, not a queue's.
+    let kombu = settings.is_some_and(|settings| settings.ack.is_some());
+    if redis && (kombu || is_command(plan, arm)) { trial + 1 } else { 0 }
 }
 
 /// The clients from outside, for whoever listens to them.
@@ -131,7 +134,9 @@ impl Run<'_> {
     /// How the worker of a trial gives signs of life.
     fn beats(&self, trial: TrialId, server: std::net::Ipv4Addr) -> Option<Box<Beats>> {
         let rule = self.plan.scenario.reaper.as_ref()?.liveness.clone()?;
-        Some(Box::new(Beats { rule, target: self.target(trial, server, BrokerKind::Redis) }))
+        // Where the reaper looks, whichever database the messages are in.
+        let target = Target { db: 0, ..self.target(trial, server, BrokerKind::Redis) };
+        Some(Box::new(Beats { rule, target }))
     }
 
     /// The program of a trial whose subject is one of somebody else's.
@@ -176,7 +181,8 @@ impl Run<'_> {
             }
             let program = program.map(Box::new);
             let beats = self.beats(trial.id, trial.server);
-            let open = Command::Open { trial: trial.id, target, settings, load_interval, program, beats };
+            let jobs = plan.scenario.jobs.clone();
+            let open = Command::Open { trial: trial.id, target, settings, load_interval, program, beats, jobs };
             self.children[trial.arm].send(&open);
             if plan.scenario.load_of(&plan.scenario.arms[trial.arm]).is_some()
                 && plan.scenario.arms[trial.arm].settings.is_ready_by_message()

@@ -29,7 +29,7 @@ use crate::plan::{self, Plan};
 use crate::reaper::{Place, TaskStore};
 use crate::scenario::{Act, BrokerKind, Settings};
 use crate::store::{EventLog, LOGS, MemoryUse, RunDir, StoreError};
-use crate::subject::protocol::{Command, Target, Task};
+use crate::subject::protocol::{Command, Routing, Target, Task};
 use crate::units::{Offset, Pace, TrialId, seconds};
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
@@ -496,12 +496,25 @@ impl<'a> Run<'a> {
                 let kind = self.plan.scenario.arms[self.arm_of(trial)].settings.subject.broker();
                 let target = self.target(trial, ADMIN, kind);
                 let settings = &self.plan.scenario.arms[self.arm_of(trial)].settings;
-                let task = clients::adapter(settings).map(|adapter| Task {
-                    message: adapter.message,
-                    declare: adapter.declare,
-                    first_due,
+                let task = match clients::adapter(settings) {
+                    Some(adapter) => Some(Task { message: adapter.message, declare: adapter.declare, first_due }),
+                    // Our own consumer in kombu's layout takes what a Celery worker would.
+                    None if kind == BrokerKind::Redis && settings.ack.is_some() => {
+                        let message = clients::Message::Celery("halfopen.effect".to_string());
+                        Some(Task { message, declare: false, first_due })
+                    }
+                    None => None,
+                };
+                let (jobs, delivery) = (self.plan.scenario.jobs.clone(), settings.delivery.clone());
+                let routing = Box::new(Routing { jobs, delivery, count: self.plan.scenario.load_count });
+                self.children[producer].send(&Command::Publish {
+                    trial,
+                    broker: kind,
+                    target,
+                    interval,
+                    task,
+                    routing,
                 });
-                self.children[producer].send(&Command::Publish { trial, broker: kind, target, interval, task });
             }
             Order::Fill(trial) => {
                 let arm = self.arm_of(trial);
