@@ -20,8 +20,7 @@ use std::hint::black_box;
 fn timers(c: &mut Criterion) {
     let mut settings = Settings::stock(Subject::ALL[0], BrokerKind::ALL[0]);
     settings.keepalive = Some(Keepalive::from_secs(60, 10, 9));
-    let case =
-        Case::new(settings, Environment::default(), Fault::of(FaultKind::Both), Conditions::default());
+    let case = Case::new(settings, Environment::default(), Fault::of(FaultKind::Both), Conditions::default());
     c.bench_function("timers/predict", |b| b.iter(|| predict(black_box(&case))));
     let phases = Phases::from_uniform(|| 0.5);
     c.bench_function("timers/step", |b| b.iter(|| step(black_box(&case), black_box(&phases))));

@@ -20,8 +20,8 @@ use nix::unistd::{Pid, getpgid};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddrV4;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{self, Stdio};
 use std::time::Duration;
 

@@ -23,8 +23,7 @@ pub enum Fate {
 
 impl Fate {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 6] =
-        [Self::Done, Self::Failed, Self::Lost, Self::Waiting, Self::Refused, Self::Unconfirmed];
+    pub const ALL: [Self; 6] = [Self::Done, Self::Failed, Self::Lost, Self::Waiting, Self::Refused, Self::Unconfirmed];
 
     /// The word in files.
     #[must_use]

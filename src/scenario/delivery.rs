@@ -148,9 +148,14 @@ const PAUSE: Kind = Kind::Time(Limits { min: ms(1), max: DAY, step: ms(1), usual
 
 /// The fields of `reconnect`.
 pub(super) const BACKOFF: &[Key] = &[
-    optional("base", PAUSE, "`1s`", "base = \"1s\"", "Before the second try; each further one waits twice as long.", &[
-        "initial", "factor",
-    ]),
+    optional(
+        "base",
+        PAUSE,
+        "`1s`",
+        "base = \"1s\"",
+        "Before the second try; each further one waits twice as long.",
+        &["initial", "factor"],
+    ),
     optional("cap", PAUSE, "none: it grows on", "cap = \"8s\"", "The longest.", &["max", "maximum"]),
     optional(
         "jitter",
@@ -352,7 +357,13 @@ fn takes_jobs(arm: &Arm) -> bool {
 }
 
 /// What only shows when they are seen together.
-pub(super) fn check(jobs: &[(&Fields, Job)], arms: &[(Options<'_>, &Arm)], load: bool, reaper: bool, findings: &mut Findings) {
+pub(super) fn check(
+    jobs: &[(&Fields, Job)],
+    arms: &[(Options<'_>, &Arm)],
+    load: bool,
+    reaper: bool,
+    findings: &mut Findings,
+) {
     for (fields, job) in jobs {
         if !load {
             let problem = "there are no messages that could be of it; write `[load]` with `rate = \"1/s\"`";
@@ -366,7 +377,10 @@ pub(super) fn check(jobs: &[(&Fields, Job)], arms: &[(Options<'_>, &Arm)], load:
                 findings.error(at, fields.name(key), format!("arm `{name}`: {why}"));
             };
             if !takes_jobs(arm) {
-                say("name", "jobs are for `lapin`, Celery, and `redis-blocking` with `ack`; write `load = \"off\"` there");
+                say(
+                    "name",
+                    "jobs are for `lapin`, Celery, and `redis-blocking` with `ack`; write `load = \"off\"` there",
+                );
             } else if job.queue.is_some() && subject != SubjectKind::Lapin {
                 say("queue", "its subject has one queue alone; several are for `lapin`");
             } else if job.fails > 0 && subject != SubjectKind::Lapin {
@@ -387,11 +401,17 @@ pub(super) fn check(jobs: &[(&Fields, Job)], arms: &[(Options<'_>, &Arm)], load:
                 if queue.as_str().is_none_or(str::is_empty) {
                     say("routes", format!("`{pattern}`: the queue is a text; write `\"{pattern}\" = \"name\"`"));
                 } else if delivery.exchange == Exchange::Headers && Match::parse(pattern).is_none() {
-                    say("routes", format!("`{pattern}` names no header; write `kind=feed`, or `any: kind=feed, kind=mail`"));
+                    say(
+                        "routes",
+                        format!("`{pattern}` names no header; write `kind=feed`, or `any: kind=feed, kind=mail`"),
+                    );
                 }
             }
             if !table.is_empty() && jobs.is_empty() {
-                say("routes", "go by the names of jobs, and there are none; write `[[job]]` with `name = \"mail.send\"`".into());
+                say(
+                    "routes",
+                    "go by the names of jobs, and there are none; write `[[job]]` with `name = \"mail.send\"`".into(),
+                );
             }
         }
         if delivery.exchange != Exchange::None && delivery.routes.is_empty() {

@@ -202,9 +202,9 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
             Applies::No { why: "it is kombu's own; write `client.broker_transport_options.visibility_timeout`" }
         }
         (_, O::VisibilityTimeout) => Applies::No { why: "it is kombu's on Redis; RabbitMQ has `consumer_timeout`" },
-        (kind, O::Reconnect) if kind.is_command() => {
-            Applies::No { why: "a client of somebody else's reconnects as it does; write its own options into `client`" }
-        }
+        (kind, O::Reconnect) if kind.is_command() => Applies::No {
+            why: "a client of somebody else's reconnects as it does; write its own options into `client`",
+        },
         (_, O::Reconnect) => Applies::Yes,
         // The kernel's options work on every TCP socket, every subject bounds its own handshake, and the path is below all.
         (_, O::ConnectTimeout | O::Keepalive | O::TcpUserTimeout | O::Link | O::Sysctl | O::Load) => Applies::Yes,

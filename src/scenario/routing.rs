@@ -178,7 +178,8 @@ mod tests {
         assert_eq!(delivery(Exchange::Fanout, &bound).destinations(&job("x")), ["feeds", "imports"]);
         assert_eq!(delivery(Exchange::Direct, &bound).destinations(&job("feed.import")), ["feeds"]);
         assert_eq!(delivery(Exchange::Direct, &bound).destinations(&job("x")), [DEFAULT_QUEUE]);
-        let headers = [("kind=feed", "feeds"), ("kind=feed, task=feed.x", "both"), ("any: kind=mail, task=feed.y", "any")];
+        let headers =
+            [("kind=feed", "feeds"), ("kind=feed, task=feed.x", "both"), ("any: kind=mail, task=feed.y", "any")];
         let headers = delivery(Exchange::Headers, &headers);
         assert_eq!(headers.destinations(&job("feed.x")), ["feeds", "both"]);
         assert_eq!(headers.destinations(&job("feed.y")), ["feeds", "any"]);

@@ -113,13 +113,14 @@ impl<'a> Options<'a> {
                 let number = fields("prefetch", OptionName::Prefetch).and_then(|fields| fields.int("prefetch"));
                 number.and_then(|number| u16::try_from(number).ok()).unwrap_or(4)
             }),
-            ack: has(OptionName::Ack).then(|| match fields("ack", OptionName::Ack).and_then(|f| f.text("ack")) {
-                Some("early") => Ack::Early,
-                None if subject.is_celery() => Ack::Early,
-                _ => Ack::Late,
-            })
-            // Without a word a BRPOP gives messages away for good.
-            .filter(|_| subject != SubjectKind::RedisBlocking || self.source("ack").is_some()),
+            ack: has(OptionName::Ack)
+                .then(|| match fields("ack", OptionName::Ack).and_then(|f| f.text("ack")) {
+                    Some("early") => Ack::Early,
+                    None if subject.is_celery() => Ack::Early,
+                    _ => Ack::Late,
+                })
+                // Without a word a BRPOP gives messages away for good.
+                .filter(|_| subject != SubjectKind::RedisBlocking || self.source("ack").is_some()),
             work: fields("work", OptionName::Work).and_then(|fields| fields.time("work")),
             frame_max: has(OptionName::FrameMax).then(|| {
                 let number = fields("frame_max", OptionName::FrameMax).and_then(|fields| fields.int("frame_max"));

@@ -126,7 +126,9 @@ fn sweep_until_it_ends(trial: &Trial) {
         let ceiling = trial.wall_s() - visibility.as_secs_f64();
         if let Err(error) = once(trial, &mut link, ceiling) {
             link = None;
-            trial.reporter.note(format!("trial {}: what is not acknowledged could not be looked at: {error}", trial.id));
+            trial
+                .reporter
+                .note(format!("trial {}: what is not acknowledged could not be looked at: {error}", trial.id));
         }
     }
 }
@@ -145,7 +147,8 @@ fn once(trial: &Trial, link: &mut Option<Connection>, ceiling: f64) -> RedisResu
     }
     let result = give_back(connection, ceiling);
     // As redis-py's lock is released: by its owner alone.
-    const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
+    const RELEASE: &str =
+        "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
     let released: RedisResult<i64> = redis::cmd("EVAL").arg(RELEASE).arg(1).arg(MUTEX).arg(&token).query(connection);
     result.and(released.map(drop))
 }
@@ -171,8 +174,7 @@ fn give_back(link: &mut Connection, ceiling: f64) -> RedisResult<()> {
 
 fn connect(trial: &Trial) -> RedisResult<Connection> {
     let target = &trial.target;
-    let info =
-        ConnectionAddr::Tcp(target.server.ip().to_string(), target.server.port()).into_connection_info()?;
+    let info = ConnectionAddr::Tcp(target.server.ip().to_string(), target.server.port()).into_connection_info()?;
     let login = login(&target.user, &target.password).set_db(i64::from(target.db));
     let connection = Client::open(info.set_redis_settings(login))?.get_connection_with_timeout(LIMIT)?;
     connection.set_read_timeout(Some(LIMIT))?;

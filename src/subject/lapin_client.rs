@@ -4,18 +4,19 @@
 //! that the consumer's stream returns; `lapin` has no read timeout, its heartbeat check is what bounds silence.
 
 use super::amqp::{self, FRAME_MAX, Wishes, whole_seconds};
+use super::attempts::{End, Trial};
 use super::message::{PICKLE, number_in};
 use super::topology;
-use super::attempts::{End, Trial};
 use super::{causes, socket};
 use crate::events::{Cause, EffectiveOptions, How, Kind, Tuple};
 use crate::scenario::Ack;
 use crate::units::Offset;
 use futures::StreamExt;
-use lapin::message::Delivery;
 use futures::stream::{self, BoxStream};
+use lapin::message::Delivery;
 use lapin::options::{
-    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, BasicRejectOptions, ConfirmSelectOptions,
+    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, BasicRejectOptions,
+    ConfirmSelectOptions,
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, Connection};

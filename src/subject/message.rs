@@ -30,7 +30,8 @@ pub(super) fn amqp(
             fields.insert(ShortString::from(name), AMQPValue::LongString(value.into()));
         }
     }
-    properties = properties.with_headers(fields).with_priority(job.priority).with_correlation_id(id(trial, number).into());
+    properties =
+        properties.with_headers(fields).with_priority(job.priority).with_correlation_id(id(trial, number).into());
     if job.format == Format::Pickle {
         properties = properties.with_content_type(PICKLE.into()).with_content_encoding("binary".into());
         return (pickle(number), properties);
@@ -232,7 +233,8 @@ mod tests {
 
     #[test]
     fn on_redis_a_task_lies_in_kombus_envelope_and_a_text_as_it_is() {
-        let envelope: Value = serde_json::from_str(&redis(&Message::Celery("t".into()), 3, "q", 9, None, None)).unwrap();
+        let envelope: Value =
+            serde_json::from_str(&redis(&Message::Celery("t".into()), 3, "q", 9, None, None)).unwrap();
         assert_eq!(envelope["properties"]["delivery_info"]["routing_key"], "q");
         assert_eq!(envelope["headers"]["task"], "t");
         assert!(envelope["body"].as_str().unwrap().starts_with("[[9],"));
@@ -250,7 +252,10 @@ mod tests {
         assert_eq!(properties.content_type().as_ref().map(|text| text.as_str()), Some(PICKLE));
         assert_eq!(properties.priority(), &Some(4));
         assert_eq!(properties.correlation_id().as_ref().and_then(|id| number_of(id.as_str())), Some(258));
-        assert_eq!([b"".as_slice(), b"f", b"fo", b"foo", b"foob"].map(base64), ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]);
+        assert_eq!(
+            [b"".as_slice(), b"f", b"fo", b"foo", b"foob"].map(base64),
+            ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]
+        );
     }
 
     #[test]

@@ -49,7 +49,14 @@ impl Publisher {
         Ok(Self { reporter, tasks, runtime: Some(runtime), links: HashMap::new(), trials: HashMap::new() })
     }
 
-    pub fn publish(&mut self, trial: TrialId, target: Target, interval: Duration, task: Option<Task>, routing: Routing) {
+    pub fn publish(
+        &mut self,
+        trial: TrialId,
+        target: Target,
+        interval: Duration,
+        task: Option<Task>,
+        routing: Routing,
+    ) {
         self.close(trial);
         let link = self.links.entry((target.server, target.vhost.clone())).or_default().clone();
         let (stop, reporter, tasks) = (Stop::default(), self.reporter.clone(), self.tasks.clone());

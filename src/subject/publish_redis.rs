@@ -28,9 +28,21 @@ const LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 
 enum Order {
-    Publish { trial: TrialId, queue: String, interval: Duration, form: Message, first_due: Option<Offset>, routing: Box<Routing> },
-    Republish { trial: TrialId, message: u64 },
-    Close { trial: TrialId },
+    Publish {
+        trial: TrialId,
+        queue: String,
+        interval: Duration,
+        form: Message,
+        first_due: Option<Offset>,
+        routing: Box<Routing>,
+    },
+    Republish {
+        trial: TrialId,
+        message: u64,
+    },
+    Close {
+        trial: TrialId,
+    },
 }
 
 pub(super) struct Publisher {

@@ -9,8 +9,8 @@
 //! timeout once for *each* set-up command (two, three with a password), because its pipeline reads on after an error.
 
 use super::attempts::{End, Trial};
-use super::stop::{Gate, Place};
 use super::kombu::{self, Envelope};
+use super::stop::{Gate, Place};
 use super::{causes, socket};
 use crate::events::{Cause, EffectiveOptions, How, Kind, Tuple};
 use crate::scenario::Ack;
