@@ -23,6 +23,8 @@ hold! {
     a_command_of_ones_own: "own-consumer.toml",
     messages_with_a_ghost: "prefetch-ghost.toml",
     a_reaper_that_asks_for_keys: "reaper-redis-ttl.toml",
+    a_pickle_that_nobody_reads: "pickle-refused.toml",
+    tasks_in_the_layout_of_kombu: "kombu-layout.toml",
     phases_of_a_cut: "faults/phases.toml",
     a_nat_that_forgets: "faults/nat-expired.toml",
     a_frozen_broker: "faults/frozen-broker.toml",
