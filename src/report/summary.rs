@@ -284,7 +284,7 @@ pub struct GateSummary {
 /// What became of messages, and what went wrong with them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct LedgerSummary {
-    /// Handed to the broker: the sum of the following five.
+    /// Handed to the broker: the sum of the following six.
     pub published: usize,
     /// Their work was done.
     pub done: usize,
@@ -294,6 +294,8 @@ pub struct LedgerSummary {
     pub lost: usize,
     /// None of these by the end of the watch.
     pub waiting: usize,
+    /// Rejected by their consumers and kept among the dead letters.
+    pub refused: usize,
     /// Never confirmed and never seen again.
     pub unconfirmed: usize,
     /// What went wrong, each kind that occurred.

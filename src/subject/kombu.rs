@@ -9,7 +9,7 @@
 use super::attempts::Trial;
 use super::message::number_of;
 use super::redis_client::login;
-use redis::{Client, Connection, ConnectionAddr, IntoConnectionInfo, RedisResult};
+use redis::{Client, Cmd, Connection, ConnectionAddr, IntoConnectionInfo, RedisResult};
 use serde_json::{Value, json};
 use std::io;
 use std::sync::Arc;
@@ -84,21 +84,34 @@ impl Envelope {
 
     /// Writes down that it was delivered. `now_s` is the wall clock, by which every worker goes.
     pub fn keep(&self, link: &mut Connection, now_s: f64) -> RedisResult<()> {
-        let mut both = redis::pipe();
-        both.atomic();
-        both.cmd("ZADD").arg(INDEX).arg(now_s).arg(&self.tag).ignore();
-        both.cmd("HSET").arg(UNACKED).arg(&self.tag).arg(self.kept()).ignore();
-        both.query(link)
+        together(
+            link,
+            &[
+                redis::cmd("ZADD").arg(INDEX).arg(now_s).arg(&self.tag),
+                redis::cmd("HSET").arg(UNACKED).arg(&self.tag).arg(self.kept()),
+            ],
+        )
+        .map(drop)
     }
 
     /// Acknowledges it, or takes it away for good.
     pub fn ack(&self, link: &mut Connection) -> RedisResult<()> {
-        let mut both = redis::pipe();
-        both.atomic();
-        both.cmd("ZREM").arg(INDEX).arg(&self.tag).ignore();
-        both.cmd("HDEL").arg(UNACKED).arg(&self.tag).ignore();
-        both.query(link)
+        together(link, &[redis::cmd("ZREM").arg(INDEX).arg(&self.tag), redis::cmd("HDEL").arg(UNACKED).arg(&self.tag)])
+            .map(drop)
     }
+}
+
+/// A transaction, one command after the other; false where a watched key was changed meanwhile.
+///
+/// Not as a pipeline: after a read timeout the library reads on, once for each reply that it still expects, so that a dead
+/// connection would be noticed after several timeouts.
+fn together(link: &mut Connection, commands: &[&Cmd]) -> RedisResult<bool> {
+    redis::cmd("MULTI").query::<()>(link)?;
+    for command in commands {
+        command.query::<()>(link)?;
+    }
+    let done: Option<Vec<redis::Value>> = redis::cmd("EXEC").query(link)?;
+    Ok(done.is_some())
 }
 
 /// What goes back into a list of `[message, exchange, routing key]`, and into which; `None` where it is none.
@@ -158,16 +171,17 @@ fn give_back(link: &mut Connection, ceiling: f64) -> RedisResult<()> {
     for tag in old {
         redis::cmd("WATCH").arg(UNACKED).query::<()>(link)?;
         let kept: Option<String> = redis::cmd("HGET").arg(UNACKED).arg(&tag).query(link)?;
-        let mut all = redis::pipe();
-        all.atomic();
-        all.cmd("ZREM").arg(INDEX).arg(&tag).ignore();
-        all.cmd("HDEL").arg(UNACKED).arg(&tag).ignore();
-        if let Some((list, message)) = kept.as_deref().and_then(restored) {
-            // The end that is popped: it is next.
-            all.cmd("RPUSH").arg(list).arg(message).ignore();
-        }
+        let (mut first, mut second) = (redis::cmd("ZREM"), redis::cmd("HDEL"));
+        first.arg(INDEX).arg(&tag);
+        second.arg(UNACKED).arg(&tag);
         // Nothing where somebody changed the hash meanwhile; the next sweep sees it again.
-        let _: Option<()> = all.query(link)?;
+        match kept.as_deref().and_then(restored) {
+            // The end that is popped: it is next.
+            Some((list, message)) => {
+                together(link, &[&first, &second, redis::cmd("RPUSH").arg(list).arg(message)])?;
+            }
+            None => _ = together(link, &[&first, &second])?,
+        }
     }
     Ok(())
 }
