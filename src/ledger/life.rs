@@ -51,6 +51,8 @@ pub struct Life {
     pub started: Vec<Step>,
     /// Its work was done: one external effect each.
     pub effects: Vec<Offset>,
+    /// One of them was taken back at the provider.
+    pub compensated: Vec<Offset>,
     /// A task store was told so and took it.
     pub recorded: Vec<Step>,
     /// The consumer acknowledged it, by its own word.
@@ -68,6 +70,12 @@ impl Life {
         self.published.iter().chain(&self.requeued).max().copied()
     }
 
+    /// The effects that stand: those that nobody took back.
+    #[must_use]
+    pub fn standing(&self) -> usize {
+        self.effects.len().saturating_sub(self.compensated.len())
+    }
+
     fn tidy(&mut self) {
         fn sort<T: Ord>(list: &mut Vec<T>) {
             list.sort();
@@ -78,6 +86,7 @@ impl Life {
         sort(&mut self.deliveries);
         sort(&mut self.started);
         sort(&mut self.effects);
+        sort(&mut self.compensated);
         sort(&mut self.recorded);
         sort(&mut self.acked);
         sort(&mut self.reaped);
@@ -93,7 +102,7 @@ pub struct Record {
     /// The end of the watch; what follows is the harness tidying up and is not in the lives. The last event, where the
     /// record breaks off.
     pub ended: Offset,
-    /// The process of the consumer ended, within the watch.
+    /// When a process of the consumer's ended, within the watch: the last time, where another one came after it.
     pub exited: Option<Offset>,
 }
 
@@ -136,11 +145,12 @@ impl Record {
             }
             Kind::Started { attempt, message } => self.of(*message).started.push(Step { at, attempt: *attempt }),
             Kind::Effect { message } => self.of(*message).effects.push(at),
+            Kind::Compensated { message } => self.of(*message).compensated.push(at),
             Kind::Finished { attempt, message } => self.of(*message).recorded.push(Step { at, attempt: *attempt }),
             Kind::Acked { attempt, message } => self.of(*message).acked.push(Step { at, attempt: *attempt }),
             Kind::Reaped { message, rule } => self.of(*message).reaped.push((at, rule.clone())),
             Kind::Requeued { message } => self.of(*message).requeued.push(at),
-            Kind::SubjectExited { .. } => self.exited = Some(self.exited.map_or(at, |known| known.min(at))),
+            Kind::SubjectExited { .. } => self.exited = self.exited.max(Some(at)),
             _ => {}
         }
     }

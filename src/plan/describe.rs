@@ -177,8 +177,9 @@ fn fault_line(fault: &crate::scenario::Fault) -> String {
         Scope::Flow => "this connection only",
         Scope::Host => "the client's address, reconnects too",
     };
+    let word = if fault.act.is_some_and(Act::starts_again) { "started again" } else { "healed" };
     let mut healed =
-        fault.duration.get().map_or(String::new(), |time| format!(", healed after {}", print_duration(time)));
+        fault.duration.get().map_or(String::new(), |time| format!(", {word} after {}", print_duration(time)));
     if let Some(repeat) = fault.repeat {
         healed.push_str(&format!(", {} times with {} between", repeat.times, print_duration(repeat.pause)));
     }
@@ -191,11 +192,19 @@ fn fault_line(fault: &crate::scenario::Fault) -> String {
         (None, Some(Trigger::AfterHeartbeat)) => {
             "on the first segment from the broker after a uniform phase".to_string()
         }
+        (None, Some(Trigger::BeforeEffect)) => "before the effect of the first task after a uniform phase".to_string(),
+        (None, Some(Trigger::AfterEffect)) => {
+            "between the effect of the first task after a uniform phase and its commit".to_string()
+        }
+        (None, Some(Trigger::AfterCommit)) => {
+            "between the commit of the first task after a uniform phase and its acknowledgement".to_string()
+        }
         (None, None) => "at a uniform phase".to_string(),
     };
     let name = fault.name();
     if let Some(act) = fault.act {
         let whom = match act {
+            _ if act.beside_the_connection() => "for every trial at once",
             _ if act.hits_all() => "every connection at once",
             _ if act.in_proxy() => scope,
             _ => "each connection by itself",

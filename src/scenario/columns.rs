@@ -107,6 +107,7 @@ pub(super) const COLUMNS: &[(&str, Column)] = &[
     ("out_of_order_n", Column::Number),
     ("reaped_twice_n", Column::Number),
     ("contradictions_n", Column::Number),
+    ("compensated_n", Column::Number),
 ];
 
 /// The metric that is no column of its own: the share of `true` in the column `agrees`, which takes no measure.

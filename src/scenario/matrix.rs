@@ -32,6 +32,12 @@ pub enum OptionName {
     Ack,
     /// How long the work on a message takes.
     Work,
+    /// Under which name a killed worker comes back.
+    WorkerId,
+    /// Which tasks a worker begins.
+    Begins,
+    /// How a task's effect is made at an external provider.
+    Effects,
     /// AMQP's largest frame.
     FrameMax,
     /// Whether the embedded peer reads what it is sent.
@@ -48,7 +54,7 @@ pub enum OptionName {
 
 impl OptionName {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::ConnectTimeout,
         Self::ReadTimeout,
         Self::Keepalive,
@@ -60,6 +66,9 @@ impl OptionName {
         Self::Prefetch,
         Self::Ack,
         Self::Work,
+        Self::WorkerId,
+        Self::Begins,
+        Self::Effects,
         Self::FrameMax,
         Self::PeerReads,
         Self::Link,
@@ -83,6 +92,9 @@ impl OptionName {
             Self::Prefetch => "prefetch",
             Self::Ack => "ack",
             Self::Work => "work",
+            Self::WorkerId => "worker_id",
+            Self::Begins => "begins",
+            Self::Effects => "effects",
             Self::FrameMax => "frame_max",
             Self::PeerReads => "peer_reads",
             Self::Link => "link",
@@ -216,7 +228,10 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
             Applies::No { why: "a real broker always reads; it is for a `tcp-writer` against the embedded peer" }
         }
 
-        (S::Lapin | S::AmqpBlocking | S::RedisBlocking, O::Work) => Applies::Yes,
+        (S::Lapin | S::AmqpBlocking | S::RedisBlocking, O::Work | O::WorkerId | O::Begins | O::Effects) => Applies::Yes,
+        (_, O::WorkerId | O::Begins | O::Effects) => {
+            Applies::No { why: "the worker is one of this harness' own with a broker: `lapin`, `amqp-blocking`, `redis-blocking`" }
+        }
         (S::TcpReader | S::TcpWriter, O::Work) => {
             Applies::No { why: "what a bare TCP connection carries is read and done with" }
         }
@@ -269,9 +284,9 @@ mod tests {
             }
         }
         // 6 for the five of our own, read_timeout for the three that block, 4 of AMQP for each of its clients and 2 for the
-        // one that blocks, work for the three with a broker, peer_reads for the writer, ping for Redis, 9 of each Celery on
+        // one that blocks, work and the worker's three for the three with a broker, peer_reads for the writer, ping for Redis, 9 of each Celery on
         // RabbitMQ, 8 of each on Redis, 8 of pika and aio-pika, 7 of dramatiq, 7 of each redis-py, and 4 of each command line.
-        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 3 + 1 + 1 + 2 * 9 + 2 * 8 + 2 * 8 + 7 + 2 * 7 + 2 * 4);
+        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 3 * 4 + 1 + 1 + 2 * 9 + 2 * 8 + 2 * 8 + 7 + 2 * 7 + 2 * 4);
     }
 
     #[test]

@@ -36,9 +36,9 @@ pub use fault::{Act, Directions, Fault, Repeat, Scope, Trigger};
 pub use link::Link;
 pub use middlebox::Middlebox;
 pub use model::{
-    Ack, Arm, BrokerKind, BrokerSettings, Gate, HeartbeatThread, Keepalive, LivenessRule, LivenessStore, Measure,
-    NoWorse, Published, ReaperGeneration, ReaperSettings, Reference, Scenario, Settings, SubjectKind, SyncCall,
-    TaskStoreKind, Tasks,
+    Ack, Arm, Begins, BrokerKind, BrokerSettings, Effects, Gate, HeartbeatThread, Keepalive, LivenessRule,
+    LivenessStore, Measure, NoWorse, Published, ReaperGeneration, ReaperSettings, Reference, Scenario, Settings,
+    SubjectKind, SyncCall, TaskStoreKind, Tasks, WorkerId,
 };
 pub use read::{ListEntry, from_sets, list_entry, read, read_bytes};
 pub use schema::schema;

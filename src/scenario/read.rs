@@ -265,6 +265,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         published: all.published.as_ref(),
     };
     fallback::check(&around, findings);
+    faults::processes(&all.faults, &read, fallback.reaper.as_ref(), findings);
 
     let eta = all.load.time("eta");
     checks::eta(&all.load, eta, &read, &faults, findings);

@@ -3,7 +3,9 @@
 use super::command;
 use super::error::Findings;
 use super::matrix::{Applies, OptionName, applies};
-use super::model::{Ack, HeartbeatThread, Keepalive, Settings, SubjectKind, SyncCall};
+use super::model::{
+    Ack, Begins, Effects, HeartbeatThread, Keepalive, Settings, SubjectKind, SyncCall, WorkerId,
+};
 use super::value::Val;
 use super::walk::{Fields, Found};
 use crate::units::Setting;
@@ -118,6 +120,21 @@ impl<'a> Options<'a> {
                 _ => Ack::Late,
             }),
             work: fields("work", OptionName::Work).and_then(|fields| fields.time("work")),
+            worker_id: fields("worker_id", OptionName::WorkerId).and_then(|f| f.text("worker_id")).map(|word| match word {
+                "fresh" => WorkerId::Fresh,
+                _ => WorkerId::Same,
+            }),
+            begins: fields("begins", OptionName::Begins).and_then(|f| f.text("begins")).map(|word| match word {
+                "any" => Begins::Any,
+                "unfinished" => Begins::Unfinished,
+                _ => Begins::Pending,
+            }),
+            effects: fields("effects", OptionName::Effects).and_then(|f| f.text("effects")).map(|word| match word {
+                "key" => Effects::Key,
+                "lookup" => Effects::Lookup,
+                "compensate" => Effects::Compensate,
+                _ => Effects::Blind,
+            }),
             frame_max: has(OptionName::FrameMax).then(|| {
                 let number = fields("frame_max", OptionName::FrameMax).and_then(|fields| fields.int("frame_max"));
                 number.and_then(|number| u32::try_from(number).ok()).unwrap_or(4_096)

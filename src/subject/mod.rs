@@ -17,12 +17,14 @@ mod attempts;
 mod causes;
 mod child;
 mod command;
+mod halt;
 mod lapin_client;
 mod liveness;
 mod message;
 mod peer;
 mod producer;
 pub mod protocol;
+mod provider;
 mod proxy;
 mod proxy_manners;
 mod publish_amqp;
@@ -40,7 +42,7 @@ mod tcp_writer;
 
 pub use proxy_manners::{SWALLOWS, WITHHOLDS};
 
-/// The consumers under test: `halfopen __subject --zero-ns N [--store PATH]`. Returns the exit status.
+/// The consumers under test: `halfopen __subject --zero-ns N [--store PATH] [--provider SOCKET]`. Returns the exit status.
 #[must_use]
 pub fn subject_main(args: &[String]) -> i32 {
     subject_process::main(args)
@@ -73,6 +75,13 @@ pub fn relay_main(args: &[String]) -> i32 {
 #[must_use]
 pub fn peer_main(args: &[String]) -> i32 {
     peer::main(args)
+}
+
+/// The external provider at which effects are made, which listens before it says hello:
+/// `halfopen __provider --zero-ns N --provider SOCKET`. Returns the exit status.
+#[must_use]
+pub fn provider_main(args: &[String]) -> i32 {
+    provider::main(args)
 }
 
 /// The scheduler that fails what was queued for too long: `halfopen __reaper --zero-ns N --store PATH`. Returns the exit

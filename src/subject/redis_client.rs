@@ -119,7 +119,12 @@ fn pop_until_it_ends(trial: &Trial, attempt: u32, connection: &mut Connection, w
                 Ok(message) => {
                     trial.event_at(at, Kind::Delivered { attempt, message, redelivered: false });
                     // The end of the trial ends the work too; the next read finds the socket shut down.
-                    if trial.begin_work(attempt, message) && !trial.stop.wait(trial.settings.work()) {
+                    let (before, after) = trial.work();
+                    if trial.begin_work(attempt, message)
+                        && !trial.stop.wait(before)
+                        && trial.make_effect(attempt, message)
+                        && !trial.stop.wait(after)
+                    {
                         trial.finish_work(attempt, message);
                     }
                 }

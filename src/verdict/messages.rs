@@ -20,6 +20,8 @@ struct Consumed {
     finished: Option<(Offset, u32)>,
     /// Effects by the consumer's own word.
     effects: u64,
+    /// Those of them that were taken back.
+    compensated: u64,
     /// Ends of the work by the task store's word.
     recorded: u64,
     /// The connection of a bare writer.
@@ -58,6 +60,7 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
             Kind::Reaped { rule, .. } if row.reaped_s.is_none() => {
                 (row.reaped_s, row.reaped_by) = (Some(at), rule.clone());
             }
+            Kind::Compensated { .. } => by.compensated += 1,
             Kind::Effect { .. } if !case.arm.settings.subject.is_command() => by.effects += 1,
             // The work of a program that is watched from outside is the only proof that its message had arrived.
             Kind::Effect { .. } => {
@@ -83,6 +86,7 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
         let effects = if by.effects > 0 { by.effects } else { by.recorded };
         let known = row.started_s.is_some() || row.reaped_s.is_some() || effects > 0;
         row.effects = known.then_some(effects);
+        row.compensated = (by.compensated > 0).then_some(by.compensated);
         let consumed = by.finished.or(if acknowledges { by.acked } else { by.delivered });
         row.resolved_s = [at(consumed), row.reaped_s].into_iter().flatten().min();
         let own = consumed.filter(|(at, _)| row.reaped_s.is_none_or(|reaped| *at < reaped));
@@ -133,6 +137,7 @@ fn message_of(kind: &Kind) -> Option<u64> {
         | Kind::Requeued { message }
         | Kind::Reaped { message, .. }
         | Kind::Effect { message }
+        | Kind::Compensated { message }
         | Kind::Confirmed { message }
         | Kind::PeerReceived { message } => Some(*message),
         _ => None,
@@ -160,6 +165,7 @@ pub(super) fn count(row: &mut TrialRow, ledger: &[MessageRow]) {
     row.messages_published = count(&|m| m.published_s.is_some());
     row.messages_unresolved = count(&|m| m.resolved_s.is_none());
     row.messages_duplicated = count(&|m| m.delivered_n > 1 || m.effects.is_some_and(|n| n > 1));
+    row.compensated_n = count(&|m| m.compensated.is_some());
     row.messages_overtaken = Some(overtaken.iter().filter(|o| **o).count() as u64);
     let missing = ledger.iter().zip(&overtaken).filter(|(m, overtaken)| **overtaken && m.resolved_s.is_none());
     row.messages_missing = Some(missing.count() as u64);

@@ -214,6 +214,8 @@ row! {
         reaped_twice_n: Option<u64>,
         /// Messages whose record contradicts itself.
         contradictions_n: Option<u64>,
+        /// Messages of which an effect was taken back at the provider.
+        compensated_n: Option<u64>,
     }
 }
 
@@ -294,6 +296,8 @@ row! {
         fate: String,
         /// What went wrong with it, with `|` between.
         anomalies: String,
+        /// How many of its effects were taken back at the provider; empty for none.
+        compensated: Option<u64>,
     }
 }
 
