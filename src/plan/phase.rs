@@ -1,9 +1,9 @@
 //! The phase of each cut: drawn for each trial alone, from what names the trial.
 
 use crate::scenario::{Arm, BrokerSettings, Fault, Scenario, Settings, SubjectKind, heartbeat_in_force};
+use crate::units::TrialId;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use crate::units::TrialId;
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 

@@ -106,7 +106,9 @@ impl PostgresStore {
                 match answer {
                     Ok(answer) => return Ok((answer, again)),
                     // The server's own refusal of the statement; one that is starting or ending is no refusal.
-                    Err(error) if error.code().is_some_and(|code| !code.code().starts_with("57P")) => return Err(error),
+                    Err(error) if error.code().is_some_and(|code| !code.code().starts_with("57P")) => {
+                        return Err(error);
+                    }
                     Err(error) => last = Some(words(&error)),
                 }
                 tokio::time::sleep(PAUSE).await;
@@ -161,7 +163,8 @@ impl PostgresStore {
     }
 
     pub fn of_trial(&self, trial: TrialId) -> Result<Vec<Task>, TaskStoreError> {
-        let sql = "SELECT id, status, worker_id, error_code, queued_at, updated_at, attempts FROM task WHERE id LIKE $1";
+        let sql =
+            "SELECT id, status, worker_id, error_code, queued_at, updated_at, attempts FROM task WHERE id LIKE $1";
         let like = format!("{trial}.%");
         let with: [Param<'_>; 1] = [(&like, Type::TEXT)];
         let rows = self.ask("look for a trial's tasks", async |client| client.query_typed(sql, &with).await)?;

@@ -151,7 +151,13 @@ mod tests {
         }
         // Its heart beats on in the test's future: it is alive whatever the machine does meanwhile.
         store.beat("well", None, clock.now() + Duration::from_secs(3600)).unwrap();
-        let rule = LivenessRule { store: LivenessStore::Table, period: ms(10), ttl: ms(30), processing: ms(400), grace: Duration::ZERO };
+        let rule = LivenessRule {
+            store: LivenessStore::Table,
+            period: ms(10),
+            ttl: ms(30),
+            processing: ms(400),
+            grace: Duration::ZERO,
+        };
         let settings = ReaperSettings {
             timeout: ms(200),
             interval: ms(20),

@@ -108,6 +108,7 @@ pub(super) const COLUMNS: &[(&str, Column)] = &[
     ("reaped_twice_n", Column::Number),
     ("contradictions_n", Column::Number),
     ("compensated_n", Column::Number),
+    ("resolved_after_s", Column::Seconds),
 ];
 
 /// The metric that is no column of its own: the share of `true` in the column `agrees`, which takes no measure.

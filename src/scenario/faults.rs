@@ -263,9 +263,8 @@ pub(super) fn processes(
     reaper: Option<&ReaperSettings>,
     findings: &mut Findings,
 ) {
-    let works = |kind: SubjectKind| {
-        matches!(kind, SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::RedisBlocking)
-    };
+    let works =
+        |kind: SubjectKind| matches!(kind, SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::RedisBlocking);
     let other = arms.iter().find(|(_, arm)| !works(arm.settings.subject)).map(|(_, arm)| arm);
     for fields in faults {
         let act = fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
@@ -274,9 +273,10 @@ pub(super) fn processes(
                 "a worker is one of this harness' own with a broker, and arm `{}` is a {}; remove one of the two",
                 arm.name, arm.settings.subject
             )),
-            (Some(Act::KillReaper), _) if reaper.is_none_or(|reaper| reaper.inside_the_worker) => {
-                Some("there is no reaper with a process of its own; write `[reaper]`, without `home = \"worker\"`".to_string())
-            }
+            (Some(Act::KillReaper), _) if reaper.is_none_or(|reaper| reaper.inside_the_worker) => Some(
+                "there is no reaper with a process of its own; write `[reaper]`, without `home = \"worker\"`"
+                    .to_string(),
+            ),
             (Some(Act::KillStore), _) if reaper.is_none_or(|reaper| reaper.store != TaskStoreKind::Postgres) => {
                 Some("a file has no process; write `store = \"postgres\"` under `[reaper]`".to_string())
             }

@@ -229,9 +229,9 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
         }
 
         (S::Lapin | S::AmqpBlocking | S::RedisBlocking, O::Work | O::WorkerId | O::Begins | O::Effects) => Applies::Yes,
-        (_, O::WorkerId | O::Begins | O::Effects) => {
-            Applies::No { why: "the worker is one of this harness' own with a broker: `lapin`, `amqp-blocking`, `redis-blocking`" }
-        }
+        (_, O::WorkerId | O::Begins | O::Effects) => Applies::No {
+            why: "the worker is one of this harness' own with a broker: `lapin`, `amqp-blocking`, `redis-blocking`",
+        },
         (S::TcpReader | S::TcpWriter, O::Work) => {
             Applies::No { why: "what a bare TCP connection carries is read and done with" }
         }

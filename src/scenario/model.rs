@@ -610,6 +610,9 @@ pub struct Scenario {
     /// The first message is a task that is due this long after the cut, and in the worker's hands before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta: Option<Duration>,
+    /// RabbitMQ's queues and messages outlive it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub durable: bool,
     /// The fallback that cleans up afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reaper: Option<ReaperSettings>,

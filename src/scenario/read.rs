@@ -283,6 +283,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         faults,
         load_interval,
         eta,
+        durable: all.load.flag("durable").unwrap_or(false),
         reaper: fallback.reaper,
         tasks: fallback.tasks,
         published: fallback.published,

@@ -3,9 +3,7 @@
 use super::command;
 use super::error::Findings;
 use super::matrix::{Applies, OptionName, applies};
-use super::model::{
-    Ack, Begins, Effects, HeartbeatThread, Keepalive, Settings, SubjectKind, SyncCall, WorkerId,
-};
+use super::model::{Ack, Begins, Effects, HeartbeatThread, Keepalive, Settings, SubjectKind, SyncCall, WorkerId};
 use super::value::Val;
 use super::walk::{Fields, Found};
 use crate::units::Setting;
@@ -120,10 +118,12 @@ impl<'a> Options<'a> {
                 _ => Ack::Late,
             }),
             work: fields("work", OptionName::Work).and_then(|fields| fields.time("work")),
-            worker_id: fields("worker_id", OptionName::WorkerId).and_then(|f| f.text("worker_id")).map(|word| match word {
-                "fresh" => WorkerId::Fresh,
-                _ => WorkerId::Same,
-            }),
+            worker_id: fields("worker_id", OptionName::WorkerId).and_then(|f| f.text("worker_id")).map(
+                |word| match word {
+                    "fresh" => WorkerId::Fresh,
+                    _ => WorkerId::Same,
+                },
+            ),
             begins: fields("begins", OptionName::Begins).and_then(|f| f.text("begins")).map(|word| match word {
                 "any" => Begins::Any,
                 "unfinished" => Begins::Unfinished,

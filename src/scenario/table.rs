@@ -151,6 +151,15 @@ const LOAD: &[Key] = &[
          worker holds by then. When it falls due the worker lowers its prefetch again with a synchronous `basic.qos`.",
         &["countdown"],
     ),
+    optional(
+        "durable",
+        Kind::Flag,
+        "`false`",
+        "durable = true",
+        "On RabbitMQ: the queues of this harness' own clients are durable and their messages persistent, so that what was confirmed \
+         survives the broker's death.",
+        &["persistent"],
+    ),
 ];
 
 const FAULT: &[Key] = &[

@@ -123,8 +123,8 @@ async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> 
 
 /// Declares the trial's queue. Consumer and publisher must ask for the same: a difference closes the channel.
 ///
-/// Neither durable (nothing outlives the run) nor exclusive nor deleted with its last consumer: a reconnect must find
-/// it, with the messages that waited.
+/// Neither exclusive nor deleted with its last consumer: a reconnect must find it, with the messages that waited. Durable where
+/// it has to outlive the broker.
 ///
 /// # Errors
 /// The client's.
@@ -151,6 +151,7 @@ mod tests {
             vhost: "/".into(),
             db: 0,
             queue: "q".into(),
+            durable: false,
             user: String::new(),
             password: String::new(),
         };

@@ -56,6 +56,7 @@ fn open(trial: &Trial, attempt: u32) -> Result<Consumer<'_>, Failure> {
         heartbeat_s: settings.heartbeat.and_then(crate::units::Setting::get).map_or(0, whole_seconds),
         frame_max,
         queue: &trial.target.queue,
+        durable: trial.target.durable,
         tag: format!("trial-{}", trial.id),
         prefetch: settings.prefetch,
     };
@@ -207,7 +208,8 @@ impl Consumer<'_> {
         }
         // A task that its reaper has failed meanwhile is not worked on, only taken out of the queue.
         if self.trial.begin_work(attempt, message) {
-            if self.trial.stop.wait(before) || !self.trial.make_effect(attempt, message) || self.trial.stop.wait(after) {
+            if self.trial.stop.wait(before) || !self.trial.make_effect(attempt, message) || self.trial.stop.wait(after)
+            {
                 return Ok(());
             }
             self.trial.finish_work(attempt, message);

@@ -115,7 +115,7 @@ async fn subscribe(trial: &Trial, connection: &Connection) -> lapin::Result<Cons
     if let Some(prefetch) = trial.settings.prefetch {
         channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
     }
-    amqp::declare(&channel, &trial.target.queue, false).await?;
+    amqp::declare(&channel, &trial.target.queue, trial.target.durable).await?;
     let tag = format!("trial-{}", trial.id);
     let options = BasicConsumeOptions::default();
     channel.basic_consume(trial.target.queue.as_str().into(), tag.into(), options, FieldTable::default()).await

@@ -26,6 +26,9 @@ pub struct Target {
     pub db: u32,
     /// Queue (RabbitMQ) or list (Redis) of this trial; unused by bare TCP.
     pub queue: String,
+    /// Whether that queue, and the messages in it, outlive the broker.
+    #[serde(default)]
+    pub durable: bool,
     /// Login; empty for none.
     pub user: String,
     /// Password; empty for none. Never written to a run directory.
@@ -200,8 +203,15 @@ mod tests {
     #[test]
     fn commands_survive_the_line() {
         let server = "10.128.128.1:5672".parse().unwrap();
-        let target =
-            Target { server, vhost: "/".into(), db: 0, queue: "q".into(), user: "u\n".into(), password: "p".into() };
+        let target = Target {
+            server,
+            vhost: "/".into(),
+            db: 0,
+            queue: "q".into(),
+            durable: true,
+            user: "u\n".into(),
+            password: "p".into(),
+        };
         let settings = Settings {
             subject: SubjectKind::Lapin,
             connect_timeout: Setting::After(Duration::from_millis(1500)),

@@ -178,11 +178,7 @@ impl Server {
 }
 
 /// Does what is asked: how many effects it concerned, and what of it is worth a report.
-fn carry_out(
-    db: &Connection,
-    request: &Request,
-    at: Offset,
-) -> rusqlite::Result<(u64, Option<(TrialId, Kind)>)> {
+fn carry_out(db: &Connection, request: &Request, at: Offset) -> rusqlite::Result<(u64, Option<(TrialId, Kind)>)> {
     match request {
         Request::Make { trial, message, key } => {
             let number = i64::try_from(*message).unwrap_or(i64::MAX);

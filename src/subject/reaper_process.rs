@@ -14,9 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 pub(super) fn main(args: &[String]) -> i32 {
-    child::run(args, Source::Reaper, &[], |reporter| {
-        Reaper::of_args(args, reporter)
-    })
+    child::run(args, Source::Reaper, &[], |reporter| Reaper::of_args(args, reporter))
 }
 
 /// Sweeps until it is told to end.

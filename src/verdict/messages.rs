@@ -5,7 +5,7 @@ use super::trial::{Case, span};
 use super::{MessageRow, TrialRow};
 use crate::events::{Event, Kind};
 use crate::ledger::{Account, AnomalyKind, MessageId};
-use crate::scenario::SubjectKind;
+use crate::scenario::{Ack, SubjectKind};
 use crate::units::Offset;
 use std::collections::BTreeMap;
 
@@ -78,6 +78,8 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
     }
     let amqp = matches!(case.arm.settings.subject, SubjectKind::Lapin | SubjectKind::AmqpBlocking);
     let acknowledges = amqp && case.arm.settings.ack.is_some();
+    // Where a store keeps the tasks, one is dealt with when that says so; an early acknowledgement ends nobody's wait.
+    let early = case.scenario.keeps_tasks() && case.arm.settings.ack == Some(Ack::Early) && amqp;
     let finish = |(mut row, by): (MessageRow, Consumed)| {
         let at = |seen: Option<(Offset, u32)>| seen.map(|(at, _)| at);
         (row.delivered_s, row.acked_s, row.finished_s) = (at(by.delivered), at(by.acked), at(by.finished));
@@ -87,7 +89,8 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
         let known = row.started_s.is_some() || row.reaped_s.is_some() || effects > 0;
         row.effects = known.then_some(effects);
         row.compensated = (by.compensated > 0).then_some(by.compensated);
-        let consumed = by.finished.or(if acknowledges { by.acked } else { by.delivered });
+        let taken = if acknowledges { by.acked } else { by.delivered };
+        let consumed = by.finished.or(taken.filter(|_| !early));
         row.resolved_s = [at(consumed), row.reaped_s].into_iter().flatten().min();
         let own = consumed.filter(|(at, _)| row.reaped_s.is_none_or(|reaped| *at < reaped));
         row.resolved_conn_id = own.map(|(_, attempt)| format!("{}.{attempt}", case.trial.id)).unwrap_or_default();
@@ -187,6 +190,7 @@ pub(super) fn stuck(row: &mut TrialRow, ledger: &[MessageRow], cut: Offset) {
     row.queued_s = Some(queued);
     row.resolved_s = oldest.resolved_s;
     row.stuck_s = oldest.latency_s;
+    row.resolved_after_s = oldest.resolved_s.map(|resolved| span(resolved, cut));
     let by_reaper = oldest.reaped_s.is_some() && oldest.reaped_s == oldest.resolved_s;
     let by = if by_reaper { oldest.reaped_by.clone() } else { RECOVERY.to_string() };
     row.resolved_by = oldest.resolved_s.map(|_| by).unwrap_or_default();

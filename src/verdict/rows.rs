@@ -216,6 +216,8 @@ row! {
         contradictions_n: Option<u64>,
         /// Messages of which an effect was taken back at the provider.
         compensated_n: Option<u64>,
+        /// From the cut to the resolution of the oldest message: `resolved_s` − `fault_applied_s`.
+        resolved_after_s: Option<Span>,
     }
 }
 

@@ -23,6 +23,8 @@ hold! {
     a_command_of_ones_own: "own-consumer.toml",
     messages_with_a_ghost: "prefetch-ghost.toml",
     a_reaper_that_asks_for_keys: "reaper-redis-ttl.toml",
+    a_successor_under_the_same_name: "same-worker-id.toml",
+    a_worker_that_sleeps: "paused-worker.toml",
     phases_of_a_cut: "faults/phases.toml",
     a_nat_that_forgets: "faults/nat-expired.toml",
     a_frozen_broker: "faults/frozen-broker.toml",

@@ -85,7 +85,8 @@ impl StartedAgain {
 impl Run<'_> {
     /// Whether this child may be dead because a fault killed it.
     pub(super) fn may_be_killed(&self, index: usize) -> bool {
-        let reaper = self.reapers.contains(&index) && does(self.plan, |act| act == Act::KillReaper);
+        let named = self.children.get(index).is_some_and(|child| child.name() == REAPER);
+        let reaper = named && does(self.plan, |act| act == Act::KillReaper);
         reaper || self.former_or_worker(index).is_some() && does(self.plan, |act| act == Act::KillWorker)
     }
 
@@ -248,9 +249,10 @@ impl Run<'_> {
     pub(super) fn tell_what_the_store_knows(&mut self, trial: TrialId) {
         let kills = does(self.plan, |act| matches!(act, Act::KillWorker | Act::KillReaper | Act::KillStore));
         let Some(place) = self.store.as_ref().filter(|_| kills) else { return };
-        let rows = place.parse::<Place>().map_err(|never| match never {}).and_then(|place| {
-            TaskStore::open(&place).and_then(|store| store.of_trial(trial))
-        });
+        let rows = place
+            .parse::<Place>()
+            .map_err(|never| match never {})
+            .and_then(|place| TaskStore::open(&place).and_then(|store| store.of_trial(trial)));
         let now = self.clock.now();
         let rows = match rows {
             Ok(rows) => rows,

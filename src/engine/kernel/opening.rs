@@ -88,7 +88,7 @@ impl Run<'_> {
         let seat = if self.plan.scenario.reaper.as_ref().is_some_and(keys) { Seat::Producer } else { Seat::Nowhere };
         let args = self.store_args();
         let role: Vec<&str> = std::iter::once("__reaper").chain(args.iter().map(String::as_str)).collect();
-        self.add(&role, "reaper", seat)
+        self.add(&role, REAPER, seat)
     }
 
     pub(super) fn start_children(&mut self, job: &Job) -> Result<(), EngineError> {
@@ -170,7 +170,15 @@ impl Run<'_> {
         let vhost = if is_command(self.plan, self.arm_of(trial)) { vhost(trial) } else { "/".to_string() };
         let db = database(self.plan, trial, self.arm_of(trial));
         let queue = queue(self.plan, trial);
-        Target { server: SocketAddrV4::new(server, kind.port()), vhost, db, queue, user, password }
+        Target {
+            server: SocketAddrV4::new(server, kind.port()),
+            vhost,
+            db,
+            queue,
+            durable: self.plan.scenario.durable,
+            user,
+            password,
+        }
     }
 
     /// How the worker of a trial gives signs of life.

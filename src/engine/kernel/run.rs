@@ -41,6 +41,8 @@ use thiserror::Error;
 
 /// The embedded peer's name among the children.
 const PEER: &str = "peer";
+/// The reapers' name.
+const REAPER: &str = "reaper";
 /// The proxies' names begin with this.
 const PROXY: &str = "proxy";
 /// How long connections may take to be consuming before their trials are void.
