@@ -101,6 +101,12 @@ pub fn describe(plan: &Plan) -> Description {
         namespaces.push("reaper".to_string());
         processes.push(match &reaper.liveness {
             None => format!("reaper: fails what was queued for more than {timeout}, looks every {interval}"),
+            Some(rule) if reaper.inside_the_worker => format!(
+                "a reaper in each worker: fails what was pending for {timeout}, processing for {} or by a worker without a sign \
+                 of life for {}; looks every {interval}",
+                print_duration(rule.processing),
+                print_duration(rule.ttl)
+            ),
             Some(rule) => format!(
                 "{} reapers: fail what was pending for {timeout}, processing for {} or by a worker without a sign of life for {}; \
                  look every {interval}",
@@ -110,7 +116,11 @@ pub fn describe(plan: &Plan) -> Description {
             ),
         });
     }
-    processes.push(format!("{} subject processes, one or more an arm", arms.len()));
+    processes.extend(scenario.has_provider().then(|| "provider at which effects are made".to_string()));
+    processes.push(match scenario.has_worker_processes() {
+        true => format!("{} worker processes, one a trial", plan.trials.len()),
+        false => format!("{} subject processes, one or more an arm", arms.len()),
+    });
     let links = || scenario.arms.iter().filter_map(|arm| arm.settings.link);
     // A link to the broker is a pair of its own beside the server's.
     let lines = links().filter(|link| link.to_broker).count();

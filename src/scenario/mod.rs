@@ -28,6 +28,7 @@ mod timing;
 mod tree;
 mod value;
 mod walk;
+mod worker;
 
 pub use command::{CommandLine, ReadyWhen};
 pub use docs::reference;
@@ -36,12 +37,13 @@ pub use fault::{Act, Directions, Fault, Repeat, Scope, Trigger};
 pub use link::Link;
 pub use middlebox::Middlebox;
 pub use model::{
-    Ack, Arm, Begins, BrokerKind, BrokerSettings, Effects, Gate, HeartbeatThread, Keepalive, LivenessRule,
-    LivenessStore, Measure, NoWorse, Published, ReaperGeneration, ReaperSettings, Reference, Scenario, Settings,
-    SubjectKind, SyncCall, TaskStoreKind, Tasks, WorkerId,
+    Ack, Arm, BrokerKind, BrokerSettings, Gate, HeartbeatThread, Keepalive, LivenessRule, LivenessStore, Measure,
+    NoWorse, Published, ReaperGeneration, ReaperSettings, Reference, Scenario, Settings, SubjectKind, SyncCall,
+    TaskStoreKind, Tasks,
 };
 pub use read::{ListEntry, from_sets, list_entry, read, read_bytes};
 pub use schema::schema;
 pub use sysctl::range as sysctl_range;
 pub use table::{MAX_ARMS, MAX_TRIALS};
 pub use timing::heartbeat_in_force;
+pub use worker::{Begins, Effects, WorkerId};

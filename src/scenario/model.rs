@@ -1,8 +1,9 @@
 //! A scenario after reading: every default filled in, every unit resolved.
 
 use super::command::{CommandLine, ReadyWhen};
-use super::fault::{Act, Fault};
+use super::fault::Fault;
 use super::link::Link;
+use super::worker::{Begins, Effects, WorkerId};
 use crate::units::Setting;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -264,11 +265,10 @@ pub struct Settings {
     /// Under which name a worker comes back that was killed; `None` where the subject has no say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
-    /// Which tasks the worker begins, of those whose messages it gets; `None`: only pending ones.
+    /// Which tasks the worker begins; `None`: only pending ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begins: Option<Begins>,
-    /// How the worker makes a task's effect at an external provider; `None`: there is no provider, and the end of the work is
-    /// the effect.
+    /// How the worker makes a task's effect at an external provider; `None`: the end of the work is the effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effects: Option<Effects>,
     /// Sysctls of the subject's own network namespace, by name without the `net.ipv4.` prefix
@@ -288,42 +288,6 @@ impl Settings {
     pub fn is_ready_by_message(&self) -> bool {
         self.command.as_ref().is_some_and(|command| command.ready == ReadyWhen::Message)
     }
-}
-
-/// Under which name a worker comes back that was killed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WorkerId {
-    /// The one that it had: from the environment, or the host's name.
-    Same,
-    /// A new one each time.
-    Fresh,
-}
-
-/// Which tasks a worker begins, of those whose messages it gets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Begins {
-    /// Only one that nobody has begun, failed or done; else the message is acknowledged without work.
-    Pending,
-    /// One that somebody has begun, too: a message that comes again goes on with its task.
-    Unfinished,
-    /// Any: the store is told and not asked.
-    Any,
-}
-
-/// How a worker makes a task's effect at an external provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Effects {
-    /// With an idempotency key, which the provider honours.
-    Key,
-    /// Without; a task that was begun before is looked for at the provider, and what is found is taken over.
-    Lookup,
-    /// With neither; what an earlier try may have done is taken back before it is done again.
-    Compensate,
-    /// With nothing: it is simply done again.
-    Blind,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
@@ -512,13 +476,8 @@ pub struct ReaperSettings {
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub reapers: u32,
     /// It lives in each worker's process, where it sweeps that worker's tasks, and dies with it.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "super::worker::is_false")]
     pub inside_the_worker: bool,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-fn is_false(flag: &bool) -> bool {
-    !*flag
 }
 
 fn one() -> u32 {
@@ -611,7 +570,7 @@ pub struct Scenario {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta: Option<Duration>,
     /// RabbitMQ's queues and messages outlive it.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "super::worker::is_false")]
     pub durable: bool,
     /// The fallback that cleans up afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -630,24 +589,6 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Whether each message is a task that is written down in a store.
-    #[must_use]
-    pub fn keeps_tasks(&self) -> bool {
-        self.reaper.is_some() || self.has_provider()
-    }
-
-    /// Whether a task's effect is made at an external provider.
-    #[must_use]
-    pub fn has_provider(&self) -> bool {
-        self.arms.iter().any(|arm| arm.settings.effects.is_some())
-    }
-
-    /// Whether each trial's worker is a process of its own, so that something can be done to it alone.
-    #[must_use]
-    pub fn has_worker_processes(&self) -> bool {
-        self.faults.iter().any(|fault| fault.act.is_some_and(Act::hits_worker))
-    }
-
     /// The interval between numbered messages on the connections of an arm; `None` for no messages.
     #[must_use]
     pub fn load_of(&self, arm: &Arm) -> Option<Duration> {

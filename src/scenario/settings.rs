@@ -6,6 +6,7 @@ use super::matrix::{Applies, OptionName, applies};
 use super::model::{Ack, Begins, Effects, HeartbeatThread, Keepalive, Settings, SubjectKind, SyncCall, WorkerId};
 use super::value::Val;
 use super::walk::{Fields, Found};
+use super::worker::{Begins, Effects, WorkerId};
 use crate::units::Setting;
 use std::collections::BTreeMap;
 use std::time::Duration;
