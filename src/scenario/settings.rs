@@ -3,7 +3,7 @@
 use super::command;
 use super::error::Findings;
 use super::matrix::{Applies, OptionName, applies};
-use super::model::{Ack, Begins, Effects, HeartbeatThread, Keepalive, Settings, SubjectKind, SyncCall, WorkerId};
+use super::model::{Ack, HeartbeatThread, Keepalive, Settings, SubjectKind, SyncCall};
 use super::value::Val;
 use super::walk::{Fields, Found};
 use super::worker::{Begins, Effects, WorkerId};

@@ -140,6 +140,7 @@ pub fn plan(arms: Vec<Arm>, faults: Vec<Fault>, horizon_s: f64, gates: Vec<Gate>
         faults,
         load_interval: None,
         eta: None,
+        durable: false,
         gates,
         reaper: None,
         tasks: None,
