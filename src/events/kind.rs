@@ -216,11 +216,25 @@ pub enum Kind {
         /// The message.
         message: u64,
     },
-    /// The work that a message stands for was done, by the consumer's own word: one external effect. Of a client that is
-    /// watched from outside it is the proof of consumption.
+    /// The work that a message stands for was done: one external effect, by the consumer's own word, or by the provider's at
+    /// which it was made. Of a client that is watched from outside it is the proof of consumption.
     Effect {
         /// The message.
         message: u64,
+    },
+    /// An effect was taken back at the provider.
+    Compensated {
+        /// The message.
+        message: u64,
+    },
+    /// The worker stands at a point of its work at which a fault waits for it.
+    Halted {
+        /// Which attempt's connection had brought the message.
+        attempt: u32,
+        /// The message.
+        message: u64,
+        /// The point: `before-effect`, `after-effect`, `after-commit`.
+        point: String,
     },
     /// The client's own log says that it gave a connection up.
     Said {

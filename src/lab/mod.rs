@@ -27,7 +27,7 @@ mod running;
 pub mod vm;
 
 pub use alarm::Alarm;
-pub use broker::{Broker, Patience};
+pub use broker::{Broker, Patience, Waiter};
 pub use error::LabError;
 pub use netns::{ADMIN, ArmNet, BoxNet, PRODUCER, RouterNs, STANDBY, TO_SERVERS};
 pub use postgres::Postgres;

@@ -104,8 +104,12 @@ impl Checker<'_> {
         if life.deliveries.len() > 1 + life.further_copies + life.retried.len() {
             say(AnomalyKind::DuplicatedDelivery, format!("{} deliveries", life.deliveries.len()));
         }
-        if life.effects.len() > 1 + life.further_copies {
-            say(AnomalyKind::DuplicatedEffect, format!("{} effects", life.effects.len()));
+        if life.standing() > 1 + life.further_copies {
+            let back = match life.compensated.len() {
+                0 => String::new(),
+                back => format!(", {back} taken back"),
+            };
+            say(AnomalyKind::DuplicatedEffect, format!("{} effects{back}", life.effects.len()));
         }
         if let Some((reaped, rule)) = falsely_killed(life) {
             say(
@@ -147,7 +151,7 @@ impl Checker<'_> {
 
     /// Why nobody has the message any more; `None` where that is not proven.
     fn lost(&self, message: u64, life: &Life) -> Option<&'static str> {
-        if !life.effects.is_empty() || life.published.is_empty() {
+        if life.standing() > 0 || life.published.is_empty() {
             return None;
         }
         let last = |steps: &[Step]| steps.last().map(|step| step.at);
@@ -184,7 +188,7 @@ impl Checker<'_> {
 
     /// Who should know of the work that was done and does not.
     fn zombie(&self, life: &Life) -> Option<String> {
-        let effect = *life.effects.first()?;
+        let effect = *life.effects.first().filter(|_| life.standing() > 0)?;
         if let Some((reaped, rule)) = life.reaped.first() {
             return Some(format!("its work was done, and {rule} had it failed at {reaped}"));
         }
@@ -201,7 +205,7 @@ impl Checker<'_> {
 
     fn fate(&self, life: &Life, lost: bool) -> Fate {
         let resolved = if self.works {
-            life.effects.len() > life.further_copies
+            life.standing() > life.further_copies
         } else if !life.reaped.is_empty() {
             // A worker that is refused acknowledges too.
             false

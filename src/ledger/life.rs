@@ -51,6 +51,8 @@ pub struct Life {
     pub started: Vec<Step>,
     /// Its work was done: one external effect each.
     pub effects: Vec<Offset>,
+    /// One of them was taken back at the provider.
+    pub compensated: Vec<Offset>,
     /// A task store was told so and took it.
     pub recorded: Vec<Step>,
     /// The consumer acknowledged it, by its own word.
@@ -76,6 +78,12 @@ impl Life {
         self.published.iter().chain(&self.requeued).max().copied()
     }
 
+    /// The effects that stand: those that nobody took back.
+    #[must_use]
+    pub fn standing(&self) -> usize {
+        self.effects.len().saturating_sub(self.compensated.len())
+    }
+
     fn tidy(&mut self) {
         fn sort<T: Ord>(list: &mut Vec<T>) {
             list.sort();
@@ -86,6 +94,7 @@ impl Life {
         sort(&mut self.deliveries);
         sort(&mut self.started);
         sort(&mut self.effects);
+        sort(&mut self.compensated);
         sort(&mut self.recorded);
         sort(&mut self.acked);
         sort(&mut self.reaped);
@@ -104,7 +113,7 @@ pub struct Record {
     /// The end of the watch; what follows is the harness tidying up and is not in the lives. The last event, where the
     /// record breaks off.
     pub ended: Offset,
-    /// The process of the consumer ended, within the watch.
+    /// When a process of the consumer's ended, within the watch: the last time, where another one came after it.
     pub exited: Option<Offset>,
 }
 
@@ -154,6 +163,7 @@ impl Record {
             }
             Kind::Started { attempt, message } => self.of(*message).started.push(Step { at, attempt: *attempt }),
             Kind::Effect { message } => self.of(*message).effects.push(at),
+            Kind::Compensated { message } => self.of(*message).compensated.push(at),
             Kind::Finished { attempt, message } => self.of(*message).recorded.push(Step { at, attempt: *attempt }),
             Kind::Acked { attempt, message } => self.of(*message).acked.push(Step { at, attempt: *attempt }),
             Kind::Reaped { message, rule } => self.of(*message).reaped.push((at, rule.clone())),
@@ -161,7 +171,7 @@ impl Record {
             Kind::Retried { message, .. } => self.of(*message).retried.push(at),
             Kind::Refused { attempt, message } => self.of(*message).refused.push(Step { at, attempt: *attempt }),
             Kind::DeadLettered { message } => self.of(*message).dead.push(at),
-            Kind::SubjectExited { .. } => self.exited = Some(self.exited.map_or(at, |known| known.min(at))),
+            Kind::SubjectExited { .. } => self.exited = self.exited.max(Some(at)),
             _ => {}
         }
     }

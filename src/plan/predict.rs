@@ -330,6 +330,9 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
     if fault.act.is_some_and(Act::ends_processes) {
         return Err("the broker's kernel ends the connection, at once or when it is spoken to".to_string());
     }
+    if fault.act.is_some_and(|act| act.hits_worker() || act.beside_the_connection()) {
+        return Err("nothing of the connection is wrong: a process is killed or stopped".to_string());
+    }
     if let Some(middlebox) = fault.middlebox.filter(|middlebox| !middlebox.silent()) {
         return Err(if middlebox.loose {
             "who speaks first decides whether the connection lives on, and the model does not know who".to_string()

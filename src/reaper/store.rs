@@ -8,7 +8,7 @@ use super::postgres::PostgresStore;
 use super::rule::Action;
 use super::sqlite::SqliteStore;
 use super::{Task, TaskId};
-use crate::units::Offset;
+use crate::units::{Offset, TrialId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -138,6 +138,22 @@ impl TaskStore {
     /// The database's.
     pub fn begin(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
         on!(&self.0, store => store.begin(id, worker, at))
+    }
+
+    /// A worker goes on with what somebody has begun, itself or another. Whether it was being worked on.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn resume(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
+        on!(&self.0, store => store.resume(id, worker, at))
+    }
+
+    /// The tasks of a trial, in no order.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn of_trial(&self, trial: TrialId) -> Result<Vec<Task>, TaskStoreError> {
+        on!(&self.0, store => store.of_trial(trial))
     }
 
     /// A worker is done with what it began. Whether it was still its own.

@@ -113,6 +113,8 @@ pub(super) const COLUMNS: &[(&str, Column)] = &[
     ("wait_p50_s", Column::Seconds),
     ("wait_max_s", Column::Seconds),
     ("peak_load_n", Column::Number),
+    ("compensated_n", Column::Number),
+    ("resolved_after_s", Column::Seconds),
 ];
 
 /// The metric that is no column of its own: the share of `true` in the column `agrees`, which takes no measure.

@@ -114,7 +114,7 @@ fn takes(kind: Kind) -> String {
         Kind::Texts => "a list of texts".into(),
         Kind::Ready => "`consumes`, `message`, `log: TEXT` or `connections: N`".into(),
         Kind::Rate => "a rate: `1/s`, `10/s`, `1/30s`".into(),
-        Kind::Phase => "`uniform`, `in-flight`, `after-heartbeat` or a duration".into(),
+        Kind::Phase => format!("{} or a duration", super::value::phase_words()),
         Kind::Profile => words(&profile_names()),
         Kind::OffOr(_) => "`off` or a table".into(),
         Kind::Sysctls => "a table of whole numbers".into(),

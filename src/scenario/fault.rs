@@ -74,11 +74,19 @@ pub enum Act {
     RestartBroker,
     /// The middlebox between the two forgets the connection: its entry is gone, by its idle timeout or at the phase.
     ForgetEntry,
+    /// The process of one worker is killed (`SIGKILL`), with all that it does: its kernel closes what it held.
+    KillWorker,
+    /// The process of one worker is stopped (`SIGSTOP`), its thread that gives signs of life too.
+    PauseWorker,
+    /// The reapers' processes are killed.
+    KillReaper,
+    /// The processes of the task store's database are killed.
+    KillStore,
 }
 
 impl Act {
     /// All acts, in the order of the documentation.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 15] = [
         Self::FreezeBroker,
         Self::KillBroker,
         Self::RebootHost,
@@ -90,6 +98,10 @@ impl Act {
         Self::RestartBroker,
         Self::AlarmBroker,
         Self::ForgetEntry,
+        Self::KillWorker,
+        Self::PauseWorker,
+        Self::KillReaper,
+        Self::KillStore,
     ];
 
     /// The name in profiles and reports.
@@ -107,6 +119,10 @@ impl Act {
             Self::RestartBroker => "restart_broker",
             Self::AlarmBroker => "alarm_broker",
             Self::ForgetEntry => "forget_entry",
+            Self::KillWorker => "kill_worker",
+            Self::PauseWorker => "pause_worker",
+            Self::KillReaper => "kill_reaper",
+            Self::KillStore => "kill_store",
         }
     }
 
@@ -125,6 +141,10 @@ impl Act {
             Self::RestartBroker => "the broker is killed and started three times within three seconds",
             Self::AlarmBroker => "the broker's memory alarm goes off, and it reads nothing more from whoever publishes",
             Self::ForgetEntry => "the middlebox forgets the connection",
+            Self::KillWorker => "the worker's process is killed",
+            Self::PauseWorker => "the worker's process is stopped",
+            Self::KillReaper => "the reaper's process is killed",
+            Self::KillStore => "the processes of the task store's database are killed",
         }
     }
 
@@ -133,9 +153,11 @@ impl Act {
     #[must_use]
     pub fn silent(self) -> bool {
         match self {
-            Self::FreezeBroker | Self::AlarmBroker => true,
+            Self::FreezeBroker | Self::AlarmBroker | Self::KillReaper | Self::KillStore => true,
             Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply => true,
             Self::KillBroker
+            | Self::KillWorker
+            | Self::PauseWorker
             | Self::RebootHost
             | Self::VanishHost
             | Self::FailOver
@@ -149,7 +171,10 @@ impl Act {
     pub fn hits_all(self) -> bool {
         match self {
             Self::FreezeBroker | Self::KillBroker | Self::RestartBroker | Self::AlarmBroker => true,
-            Self::RebootHost
+            Self::KillReaper | Self::KillStore => true,
+            Self::KillWorker
+            | Self::PauseWorker
+            | Self::RebootHost
             | Self::FreezeProxy
             | Self::SwallowProxy
             | Self::WithholdReply
@@ -175,7 +200,32 @@ impl Act {
     /// Whether it needs a router of the run's own, or brokers that are its children: there are none on docker networks.
     #[must_use]
     pub fn needs_namespaces(self) -> bool {
-        self.moves_the_address() || matches!(self, Self::RestartBroker | Self::AlarmBroker)
+        let own_children = matches!(self, Self::RestartBroker | Self::AlarmBroker | Self::KillReaper | Self::KillStore);
+        self.moves_the_address() || self.hits_worker() || own_children
+    }
+
+    /// Whether it is done to the process of one trial's worker, which then is a process of its own.
+    #[must_use]
+    pub fn hits_worker(self) -> bool {
+        matches!(self, Self::KillWorker | Self::PauseWorker)
+    }
+
+    /// Whether what it kills is started again where the fault has a duration: that is its heal.
+    #[must_use]
+    pub fn starts_again(self) -> bool {
+        matches!(self, Self::KillBroker | Self::KillWorker | Self::KillReaper | Self::KillStore)
+    }
+
+    /// Whether it is dated from its signal: what a process held ends with it, before anybody can see that it is gone.
+    #[must_use]
+    pub fn kills(self) -> bool {
+        self.starts_again() || self == Self::RestartBroker
+    }
+
+    /// Whether it concerns neither the connection nor an end of it.
+    #[must_use]
+    pub fn beside_the_connection(self) -> bool {
+        matches!(self, Self::KillReaper | Self::KillStore)
     }
 
     /// Whether it is done to the broker's own host, so that nothing may stand between.
@@ -190,6 +240,7 @@ impl Act {
         match self {
             Self::FreezeBroker | Self::KillBroker | Self::RestartBroker | Self::AlarmBroker => true,
             Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply => true,
+            Self::KillWorker | Self::PauseWorker | Self::KillReaper | Self::KillStore => true,
             Self::RebootHost | Self::VanishHost | Self::FailOver | Self::ForgetEntry => false,
         }
     }
@@ -197,7 +248,7 @@ impl Act {
     /// Whether it can be taken back.
     #[must_use]
     pub fn heals(self) -> bool {
-        matches!(self, Self::FreezeBroker | Self::FreezeProxy | Self::AlarmBroker)
+        matches!(self, Self::FreezeBroker | Self::FreezeProxy | Self::AlarmBroker | Self::PauseWorker)
     }
 
     /// Whether it is done to a proxy before the broker, which then stands there.
@@ -208,18 +259,25 @@ impl Act {
 }
 
 /// What the cut waits for once its phase has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trigger {
     /// The next delivery: the cut finds it in the client's hands and not yet acknowledged.
     InFlight,
     /// The next segment that the client's kernel received: a heartbeat, on a connection that carries nothing else.
     AfterHeartbeat,
+    /// The worker stands before the effect of the next task that it begins.
+    BeforeEffect,
+    /// It stands between an effect and its own store's commit.
+    AfterEffect,
+    /// It stands between its own store's commit and the acknowledgement.
+    AfterCommit,
 }
 
 impl Trigger {
     /// All triggers, in the order of the documentation.
-    pub const ALL: [Self; 2] = [Self::InFlight, Self::AfterHeartbeat];
+    pub const ALL: [Self; 5] =
+        [Self::InFlight, Self::AfterHeartbeat, Self::BeforeEffect, Self::AfterEffect, Self::AfterCommit];
 
     /// The name in files.
     #[must_use]
@@ -227,7 +285,16 @@ impl Trigger {
         match self {
             Self::InFlight => "in-flight",
             Self::AfterHeartbeat => "after-heartbeat",
+            Self::BeforeEffect => "before-effect",
+            Self::AfterEffect => "after-effect",
+            Self::AfterCommit => "after-commit",
         }
+    }
+
+    /// Whether the worker stops at that point of its work until the fault is in force.
+    #[must_use]
+    pub fn halts(self) -> bool {
+        matches!(self, Self::BeforeEffect | Self::AfterEffect | Self::AfterCommit)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::error::Findings;
 use super::fault::{Act, Fault, Repeat, Scope, Trigger};
-use super::model::{Arm, BrokerKind, SubjectKind};
+use super::model::{Arm, BrokerKind, ReaperSettings, SubjectKind, TaskStoreKind};
 use super::value::Val;
 use super::walk::Fields;
 use super::{middlebox, profile};
@@ -32,7 +32,7 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
             _ => Scope::Flow,
         },
         duration,
-        repeat: if known.act.is_some_and(|act| !act.heals()) {
+        repeat: if known.act.is_some_and(|act| !act.heals() && !act.starts_again()) {
             once_only(fields, findings);
             None
         } else {
@@ -82,6 +82,21 @@ fn once_only(fields: &Fields, findings: &mut Findings) {
     }
 }
 
+/// What an act that hits all is done to.
+fn whom(act: Option<Act>) -> &'static str {
+    match act {
+        Some(Act::KillReaper) => "the reaper",
+        Some(Act::KillStore) => "the task store",
+        _ => "the broker",
+    }
+}
+
+/// Whom an act reaches that hits all.
+fn everybody(act: Option<Act>) -> String {
+    let with = if act.is_some_and(Act::beside_the_connection) { "trial" } else { "connection" };
+    format!("{} and with it every {with} at once", whom(act))
+}
+
 fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
     let place = |key: &str| fields.get(key).map_or(fields.at, |found| found.key_at);
     if let (Some(at), true) = (fault.at, fields.has("phase_window")) {
@@ -95,6 +110,7 @@ fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
         Some(Act::SwallowProxy | Act::WithholdReply) if written == Some("host") => {
             Some("concerns the connections that are there: a new one gets through")
         }
+        Some(act) if act.hits_worker() && written.is_some() => Some("is done to a process and cuts nothing"),
         Some(Act::FailOver) if written == Some("host") => {
             Some("leaves the address to another host: reconnects reach it")
         }
@@ -107,16 +123,16 @@ fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
         return;
     }
     if fields.has("scope") {
-        let problem = format!("`{}` hits the broker and with it every connection at once; remove it", fault.profile);
+        let problem = format!("`{}` hits {}; remove it", fault.profile, everybody(fault.act));
         findings.error(place("scope"), fields.name("scope"), problem);
     }
     if fault.at.is_some() {
         return;
     }
     let problem = format!(
-        "`{}` hits the broker and with it every connection at once, so its phase can't be drawn for each; write \
-         `at = \"1s\"`",
-        fault.profile
+        "`{}` hits {}, so its phase can't be drawn for each; write `at = \"1s\"`",
+        fault.profile,
+        everybody(fault.act)
     );
     let (at, name) = if fields.has("at") { (place("at"), fields.name("at")) } else { (fields.at, fields.name("at")) };
     findings.error(at, name, problem);
@@ -136,7 +152,7 @@ fn check_healing(fields: &Fields, fault: &Fault, findings: &mut Findings) {
         Some(Act::SwallowProxy | Act::WithholdReply) => {
             "what was kept back is lost, and no stream goes on without it; remove it"
         }
-        Some(act) if !act.heals() => "what is killed can't be healed; remove it",
+        Some(act) if !act.heals() && !act.starts_again() => "what is killed can't be healed; remove it",
         _ => return,
     };
     let at = fields.get("duration").map_or(fields.at, |found| found.key_at);
@@ -164,7 +180,8 @@ pub(super) fn together(faults: &[Fields], findings: &mut Findings) {
         let acts = |profile: &&str| profile::builtin(profile).is_some_and(|known| known.act.is_some_and(Act::hits_all));
         if let Some(profile) = fields.text("profile").filter(acts).filter(|_| faults.len() > 1) {
             let problem = format!(
-                "`{profile}` hits the broker, and with it the connections of every other fault; run it in a scenario of its own"
+                "`{profile}` hits {}, and with it the connections of every other fault; run it in a scenario of its own",
+                whom(profile::builtin(profile).and_then(|known| known.act))
             );
             findings.error(fields.at("profile"), fields.name("profile"), problem);
         }
@@ -230,8 +247,56 @@ pub(super) fn deliveries(faults: &[Fields], arms: &[(&Fields, &Arm)], load: Opti
     });
     let Some(why) = idle else { return };
     for fields in faults {
-        if let Some(Val::Trigger(Trigger::InFlight)) = fields.get("at").map(|found| &found.val) {
-            let problem = format!("`in-flight` waits for a delivery, and {why}");
+        if let Some(Val::Trigger(trigger)) = fields.get("at").map(|found| &found.val)
+            && *trigger != Trigger::AfterHeartbeat
+        {
+            let problem = format!("`{}` waits for a delivery, and {why}", trigger.name());
+            findings.error(fields.at("at"), fields.name("at"), problem);
+        }
+    }
+}
+
+/// What is done to processes of the run's own: a worker that is this harness' own client, a reaper, a database.
+pub(super) fn processes(
+    faults: &[Fields],
+    arms: &[(&Fields, &Arm)],
+    reaper: Option<&ReaperSettings>,
+    findings: &mut Findings,
+) {
+    let works =
+        |kind: SubjectKind| matches!(kind, SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::RedisBlocking);
+    let other = arms.iter().find(|(_, arm)| !works(arm.settings.subject)).map(|(_, arm)| arm);
+    for fields in faults {
+        let act = fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
+        let problem = match (act, other) {
+            (Some(act), Some(arm)) if act.hits_worker() => Some(format!(
+                "a worker is one of this harness' own with a broker, and arm `{}` is a {}; remove one of the two",
+                arm.name, arm.settings.subject
+            )),
+            (Some(Act::KillReaper), _) if reaper.is_none_or(|reaper| reaper.inside_the_worker) => Some(
+                "there is no reaper with a process of its own; write `[reaper]`, without `home = \"worker\"`"
+                    .to_string(),
+            ),
+            (Some(Act::KillStore), _) if reaper.is_none_or(|reaper| reaper.store != TaskStoreKind::Postgres) => {
+                Some("a file has no process; write `store = \"postgres\"` under `[reaper]`".to_string())
+            }
+            _ => None,
+        };
+        if let Some(problem) = problem {
+            findings.error(fields.at("profile"), fields.name("profile"), problem);
+        }
+        let halts = match fields.get("at").map(|found| &found.val) {
+            Some(Val::Trigger(trigger)) => Some(*trigger).filter(|trigger| trigger.halts()),
+            _ => None,
+        };
+        if let (Some(trigger), Some(arm)) = (halts, other) {
+            let problem = format!(
+                "`{}` is a point of the work of this harness' own clients with a broker, and arm `{}` is a {}; remove one of \
+                 the two",
+                trigger.name(),
+                arm.name,
+                arm.settings.subject
+            );
             findings.error(fields.at("at"), fields.name("at"), problem);
         }
     }

@@ -32,6 +32,12 @@ pub enum OptionName {
     Ack,
     /// How long the work on a message takes.
     Work,
+    /// Under which name a killed worker comes back.
+    WorkerId,
+    /// Which tasks a worker begins.
+    Begins,
+    /// How a task's effect is made at an external provider.
+    Effects,
     /// AMQP's largest frame.
     FrameMax,
     /// Whether the embedded peer reads what it is sent.
@@ -64,7 +70,7 @@ pub enum OptionName {
 
 impl OptionName {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::ConnectTimeout,
         Self::ReadTimeout,
         Self::Keepalive,
@@ -84,6 +90,9 @@ impl OptionName {
         Self::VisibilityTimeout,
         Self::Reconnect,
         Self::Retry,
+        Self::WorkerId,
+        Self::Begins,
+        Self::Effects,
         Self::FrameMax,
         Self::PeerReads,
         Self::Link,
@@ -107,6 +116,9 @@ impl OptionName {
             Self::Prefetch => "prefetch",
             Self::Ack => "ack",
             Self::Work => "work",
+            Self::WorkerId => "worker_id",
+            Self::Begins => "begins",
+            Self::Effects => "effects",
             Self::FrameMax => "frame_max",
             Self::PeerReads => "peer_reads",
             Self::Link => "link",
@@ -265,7 +277,10 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
             Applies::No { why: "a real broker always reads; it is for a `tcp-writer` against the embedded peer" }
         }
 
-        (S::Lapin | S::AmqpBlocking | S::RedisBlocking, O::Work) => Applies::Yes,
+        (S::Lapin | S::AmqpBlocking | S::RedisBlocking, O::Work | O::WorkerId | O::Begins | O::Effects) => Applies::Yes,
+        (_, O::WorkerId | O::Begins | O::Effects) => Applies::No {
+            why: "the worker is one of this harness' own with a broker: `lapin`, `amqp-blocking`, `redis-blocking`",
+        },
         (S::TcpReader | S::TcpWriter, O::Work) => {
             Applies::No { why: "what a bare TCP connection carries is read and done with" }
         }
@@ -316,12 +331,12 @@ mod tests {
             }
         }
         // 6 for the five of our own, read_timeout for the three that block, 4 of AMQP for each of its clients and 2 for the
-        // one that blocks, work for the three with a broker, peer_reads for the writer, ping for Redis, 9 of each Celery on
-        // RabbitMQ, 8 of each on Redis, 8 of pika and aio-pika, 7 of dramatiq, 7 of each redis-py, and 4 of each command line. Of
-        // delivery: reconnect for the five of our own, 4 that are lapin's, 2 arguments of a queue for it and two Celerys, and
-        // ack and visibility_timeout on Redis.
+        // one that blocks, work and the worker's three for the three with a broker, peer_reads for the writer, ping for Redis, 9
+        // of each Celery on RabbitMQ, 8 of each on Redis, 8 of pika and aio-pika, 7 of dramatiq, 7 of each redis-py, and 4 of
+        // each command line. Of delivery: reconnect for the five of our own, 4 that are lapin's, 2 arguments of a queue for it
+        // and two Celerys, and ack and visibility_timeout on Redis.
         let delivery = 5 + 4 + 2 * 3 + 2;
-        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 3 + 1 + 1 + 2 * 9 + 2 * 8 + 2 * 8 + 7 + 2 * 7 + 2 * 4 + delivery);
+        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 3 * 4 + 1 + 1 + 2 * 9 + 2 * 8 + 2 * 8 + 7 + 2 * 7 + 2 * 4 + delivery);
     }
 
     #[test]

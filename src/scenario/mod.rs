@@ -30,6 +30,7 @@ mod timing;
 mod tree;
 mod value;
 mod walk;
+mod worker;
 
 pub use command::{CommandLine, ReadyWhen};
 pub use delivery::{Backoff, Delivery, Exchange, Format, Job, job_of};
@@ -49,3 +50,4 @@ pub use schema::schema;
 pub use sysctl::range as sysctl_range;
 pub use table::{MAX_ARMS, MAX_TRIALS};
 pub use timing::heartbeat_in_force;
+pub use worker::{Begins, Effects, WorkerId};

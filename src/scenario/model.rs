@@ -4,6 +4,7 @@ use super::command::{CommandLine, ReadyWhen};
 use super::delivery::{Delivery, Job, job_of};
 use super::fault::Fault;
 use super::link::Link;
+use super::worker::{Begins, Effects, WorkerId};
 use crate::units::Setting;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -262,6 +263,15 @@ pub struct Settings {
     /// The client sends a PING this often, and nothing in between; `None`: it waits for messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ping: Option<Duration>,
+    /// Under which name a worker comes back that was killed; `None` where the subject has no say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<WorkerId>,
+    /// Which tasks the worker begins; `None`: only pending ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begins: Option<Begins>,
+    /// How the worker makes a task's effect at an external provider; `None`: the end of the work is the effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effects: Option<Effects>,
     /// Sysctls of the subject's own network namespace, by name without the `net.ipv4.` prefix
     /// (`tcp_retries2`), as `sysctl.tcp_retries2 = 5`.
     pub sysctl: BTreeMap<String, i64>,
@@ -469,6 +479,9 @@ pub struct ReaperSettings {
     /// How many of them sweep at once.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub reapers: u32,
+    /// It lives in each worker's process, where it sweeps that worker's tasks, and dies with it.
+    #[serde(default, skip_serializing_if = "super::worker::is_false")]
+    pub inside_the_worker: bool,
 }
 
 fn one() -> u32 {
@@ -503,6 +516,9 @@ pub struct LivenessRule {
     pub ttl: Duration,
     /// A PROCESSING row that was not changed for this long is failed, whoever lives.
     pub processing: Duration,
+    /// A row that was changed less long ago is not failed for want of a sign of life.
+    #[serde(default, skip_serializing_if = "Duration::is_zero")]
+    pub grace: Duration,
 }
 
 /// Tasks over a long time, few of which meet a half-open connection. A trial is one of those few.
@@ -563,6 +579,9 @@ pub struct Scenario {
     /// The first message is a task that is due this long after the cut, and in the worker's hands before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta: Option<Duration>,
+    /// RabbitMQ's queues and messages outlive it.
+    #[serde(default, skip_serializing_if = "super::worker::is_false")]
+    pub durable: bool,
     /// The fallback that cleans up afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reaper: Option<ReaperSettings>,

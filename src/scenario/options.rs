@@ -208,6 +208,35 @@ pub(super) const OPTIONS: &[Key] = &[
     delivery::RECONNECT,
     delivery::RETRY,
     optional(
+        "worker_id",
+        Kind::Choice(&["same", "fresh"]),
+        "`same`",
+        "worker_id = \"fresh\"",
+        "Under which name a worker comes back that was killed (`killed-worker` with a `duration`): the one of its host or \
+         its environment, or a new one each time.",
+        &["worker_name"],
+    ),
+    optional(
+        "begins",
+        Kind::Choice(&["pending", "unfinished", "any"]),
+        "`pending`",
+        "begins = \"unfinished\"",
+        "Where tasks are written down, which of them a worker begins when it gets their message: one that nobody has begun; one \
+         that is not done or failed, so that a message that comes again goes on with it; or any, as a worker does that \
+         does not ask. Of any other the message is acknowledged without work.",
+        &["resume"],
+    ),
+    optional(
+        "effects",
+        Kind::Choice(&["key", "lookup", "compensate", "blind"]),
+        "none: the end of the work is the effect",
+        "effects = \"key\"",
+        "Makes each task's effect at an external provider, a process with a store of its own: with an idempotency `key`; \
+         without one, by `lookup` of what an earlier try has done; with neither, where an earlier try is taken back first \
+         (`compensate`); or `blind`. The effect comes in the middle of the work, the commit in the task store at its end.",
+        &["idempotency"],
+    ),
+    optional(
         "frame_max",
         Kind::Integer { min: 4_096, max: 131_072 },
         "`4096`",

@@ -60,7 +60,7 @@ pub enum ProfileError {
 }
 
 /// The built-in profiles in the order of the documentation: name and text.
-const BUILTIN: [(&str, &str); 19] = [
+const BUILTIN: [(&str, &str); 23] = [
     ("blackhole", include_str!("../../netem/blackhole.toml")),
     ("to-broker", include_str!("../../netem/to-broker.toml")),
     ("to-client", include_str!("../../netem/to-client.toml")),
@@ -79,6 +79,10 @@ const BUILTIN: [(&str, &str); 19] = [
     ("nat-reset", include_str!("../../netem/nat-reset.toml")),
     ("nat-loose", include_str!("../../netem/nat-loose.toml")),
     ("firewall-forgets", include_str!("../../netem/firewall-forgets.toml")),
+    ("killed-worker", include_str!("../../netem/killed-worker.toml")),
+    ("paused-worker", include_str!("../../netem/paused-worker.toml")),
+    ("killed-reaper", include_str!("../../netem/killed-reaper.toml")),
+    ("killed-store", include_str!("../../netem/killed-store.toml")),
     ("none", include_str!("../../netem/none.toml")),
 ];
 
@@ -201,7 +205,8 @@ mod tests {
         assert_eq!(
             error(&good.replace("drop =", "act = \"freeze\"\ndrop =")),
             "`freeze` is not an act; acts are freeze_broker, kill_broker, reboot_host, freeze_proxy, swallow_proxy, \
-             withhold_reply, vanish_host, fail_over, restart_broker, alarm_broker, forget_entry"
+             withhold_reply, vanish_host, fail_over, restart_broker, alarm_broker, forget_entry, kill_worker, \
+             pause_worker, kill_reaper, kill_store"
         );
         assert_eq!(error(&good.replace("client = ", "# ")), "the profile needs `sees.client`, a text");
         assert!(error("name =").starts_with("the profile is not TOML"));

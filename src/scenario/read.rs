@@ -269,6 +269,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         published: all.published.as_ref(),
     };
     fallback::check(&around, findings);
+    faults::processes(&all.faults, &read, fallback.reaper.as_ref(), findings);
 
     let jobs: Vec<(&Fields, delivery::Job)> =
         all.jobs.iter().filter_map(|fields| Some((fields, delivery::job(fields)?))).collect();
@@ -295,6 +296,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         load_count: all.load.int("count").and_then(|n| u64::try_from(n).ok()),
         jobs: jobs.into_iter().map(|(_, job)| job).collect(),
         eta,
+        durable: all.load.flag("durable").unwrap_or(false),
         reaper: fallback.reaper,
         tasks: fallback.tasks,
         published: fallback.published,

@@ -5,7 +5,7 @@ use super::command::COMMAND;
 use super::keys::{Key, Kind, Repeat, Section, profile_names};
 use super::model::SubjectKind;
 use super::table::SECTIONS;
-use super::{columns, sysctl};
+use super::{Trigger, columns, sysctl};
 use serde_json::{Map, Value, json};
 
 const DURATION: &str = r"^([0-9._]+ *(us|ms|s|m|h|d) *)+$";
@@ -88,7 +88,10 @@ fn of_kind(kind: Kind) -> Value {
         }
         Kind::Texts => json!({ "type": "array", "minItems": 1, "items": { "type": "string" } }),
         Kind::Ready => json!({ "type": "string", "pattern": "^(consumes|message|log: *.+|connections: *[0-9]+)$" }),
-        Kind::Phase => json!({ "anyOf": [{ "enum": ["uniform", "in-flight", "after-heartbeat"] }, duration()] }),
+        Kind::Phase => {
+            let words: Vec<&str> = std::iter::once("uniform").chain(Trigger::ALL.map(Trigger::name)).collect();
+            json!({ "anyOf": [{ "enum": words }, duration()] })
+        }
         Kind::Profile => json!({ "enum": profile_names() }),
         Kind::OffOr(keys) => json!({ "anyOf": [{ "const": "off" }, of_keys(keys.iter())] }),
         Kind::Sysctls => {

@@ -7,6 +7,7 @@ use super::matrix::{Applies, OptionName, applies};
 use super::model::{Ack, HeartbeatThread, Keepalive, Settings, SubjectKind, SyncCall};
 use super::value::Val;
 use super::walk::{Fields, Found};
+use super::worker::{Begins, Effects, WorkerId};
 use crate::units::Setting;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -122,6 +123,23 @@ impl<'a> Options<'a> {
                 // Without a word a BRPOP gives messages away for good.
                 .filter(|_| subject != SubjectKind::RedisBlocking || self.source("ack").is_some()),
             work: fields("work", OptionName::Work).and_then(|fields| fields.time("work")),
+            worker_id: fields("worker_id", OptionName::WorkerId).and_then(|f| f.text("worker_id")).map(
+                |word| match word {
+                    "fresh" => WorkerId::Fresh,
+                    _ => WorkerId::Same,
+                },
+            ),
+            begins: fields("begins", OptionName::Begins).and_then(|f| f.text("begins")).map(|word| match word {
+                "any" => Begins::Any,
+                "unfinished" => Begins::Unfinished,
+                _ => Begins::Pending,
+            }),
+            effects: fields("effects", OptionName::Effects).and_then(|f| f.text("effects")).map(|word| match word {
+                "key" => Effects::Key,
+                "lookup" => Effects::Lookup,
+                "compensate" => Effects::Compensate,
+                _ => Effects::Blind,
+            }),
             frame_max: has(OptionName::FrameMax).then(|| {
                 let number = fields("frame_max", OptionName::FrameMax).and_then(|fields| fields.int("frame_max"));
                 number.and_then(|number| u32::try_from(number).ok()).unwrap_or(4_096)

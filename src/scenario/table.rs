@@ -159,6 +159,15 @@ const LOAD: &[Key] = &[
          worker holds by then. When it falls due the worker lowers its prefetch again with a synchronous `basic.qos`.",
         &["countdown"],
     ),
+    optional(
+        "durable",
+        Kind::Flag,
+        "`false`",
+        "durable = true",
+        "On RabbitMQ: the queues of this harness' own clients are durable and their messages persistent, so that what was confirmed \
+         survives the broker's death.",
+        &["persistent"],
+    ),
 ];
 
 const FAULT: &[Key] = &[
@@ -187,7 +196,9 @@ const FAULT: &[Key] = &[
         "at = \"uniform\"",
         "The phase of the cut after settling: drawn from the phase window, or a fixed time such as `2s`. `in-flight` draws \
          it and then waits for the next delivery, so that the cut finds it unacknowledged; `after-heartbeat` waits for \
-         the next segment from the broker.",
+         the next segment from the broker; `before-effect`, `after-effect` (and before the worker's own commit) and \
+         `after-commit` (and before the acknowledgement) wait until a worker stands at that point of the next task that \
+         it begins, where it stays until the fault is in force.",
         &["phase"],
     ),
     optional(
@@ -221,7 +232,8 @@ const FAULT: &[Key] = &[
         Kind::Setting(Limits { min: ms(1), max: DAY, step: ms(1), usual: (ms(0), DAY) }),
         "`none`: to the end of the trial",
         "duration = \"30s\"",
-        "Healed after this long. The kernel holds to it too: should the harness hang, the rules expire 2 s later.",
+        "Healed after this long. The kernel holds to it too: should the harness hang, the rules expire 2 s later. What was killed \
+         (a worker, the reaper, the store, the broker) is started again, and the fault is healed once it answers.",
         &["heal_after"],
     ),
     optional(
@@ -237,7 +249,8 @@ const FAULT: &[Key] = &[
         any(ms(10)),
         "none",
         "pause = \"10s\"",
-        "The healthy time between a heal and the next cut, with `repeat`.",
+        "The healthy time between a heal and the next cut, with `repeat`. What is killed again lives for U(0, this), drawn \
+         by the seed.",
         &["gap"],
     ),
 ];
@@ -297,6 +310,22 @@ const REAPER: &[Key] = &[
         &["heartbeat_interval"],
     ),
     optional("ttl", any(ms(50)), "`90s`", "ttl = \"90s\"", "How long a sign of life lasts.", &["time_to_live"]),
+    optional(
+        "grace",
+        any(ms(1)),
+        "none",
+        "grace = \"90s\"",
+        "With `liveness`: a PROCESSING row that was changed less long ago is not failed for want of a sign of life.",
+        &["grace_period"],
+    ),
+    optional(
+        "home",
+        Kind::Choice(&["process", "worker"]),
+        "`process`",
+        "home = \"worker\"",
+        "Where it lives: in a process of its own, or in each worker's, where it sweeps that worker's tasks and dies with it.",
+        &["lives_in"],
+    ),
     optional(
         "reapers",
         Kind::Integer { min: 1, max: 8 },

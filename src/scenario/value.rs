@@ -99,7 +99,7 @@ pub(super) fn read(key: &Key, value: &Value) -> Result<(Val, Option<String>), Pr
             Some(trigger) => plain(Val::Trigger(trigger)),
             None => match duration(&value.node) {
                 Ok(time) => plain(Val::Phase(Some(time))),
-                Err(problem) => Err(here(format!("{problem}, or `uniform`, `in-flight`, `after-heartbeat`"))),
+                Err(problem) => Err(here(format!("{problem}, or {}", phase_words()))),
             },
         },
         (Kind::Profile, Node::Text(text)) => {
@@ -167,6 +167,12 @@ fn json(value: &Value) -> Result<serde_json::Value, Problem> {
         Node::List(values) => values.iter().map(json).collect::<Result<Vec<_>, _>>()?.into(),
         Node::Table(entries) => native(entries)?.into(),
     })
+}
+
+/// The words of a phase that is no duration.
+pub(super) fn phase_words() -> String {
+    let words: Vec<String> = Trigger::ALL.iter().map(|trigger| format!("`{}`", trigger.name())).collect();
+    format!("`uniform`, {}", words.join(", "))
 }
 
 fn trigger(node: &Node) -> Option<Trigger> {

@@ -137,6 +137,7 @@ mod tests {
             vhost: "/".into(),
             db: 0,
             queue: "q".into(),
+            durable: false,
             user: String::new(),
             password: String::new(),
         };

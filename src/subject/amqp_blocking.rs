@@ -56,6 +56,7 @@ fn open(trial: &Trial, attempt: u32) -> Result<Consumer<'_>, Failure> {
         heartbeat_s: settings.heartbeat.and_then(crate::units::Setting::get).map_or(0, whole_seconds),
         frame_max,
         queue: &trial.target.queue,
+        durable: trial.target.durable,
         tag: format!("trial-{}", trial.id),
         prefetch: settings.prefetch,
     };
@@ -200,16 +201,15 @@ impl Consumer<'_> {
         };
         let attempt = self.attempt;
         self.trial.event_at(at, Kind::Delivered { attempt, message, redelivered });
-        let settings = &self.trial.settings;
-        let late = settings.ack.unwrap_or(Ack::Late) == Ack::Late;
-        // What follows an early acknowledgement takes no time unless the scenario says how long.
-        let work = if late { settings.work() } else { settings.work.unwrap_or_default() };
+        let late = self.trial.settings.ack.unwrap_or(Ack::Late) == Ack::Late;
+        let (before, after) = self.trial.work(message);
         if !late {
             self.acknowledge(tag, message)?;
         }
         // A task that its reaper has failed meanwhile is not worked on, only taken out of the queue.
         if self.trial.begin_work(attempt, message) {
-            if self.trial.stop.wait(work) {
+            if self.trial.stop.wait(before) || !self.trial.make_effect(attempt, message) || self.trial.stop.wait(after)
+            {
                 return Ok(());
             }
             self.trial.finish_work(attempt, message);

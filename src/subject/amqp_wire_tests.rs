@@ -150,6 +150,7 @@ fn wishes(heartbeat_s: u16) -> Wishes<'static> {
         heartbeat_s,
         frame_max: 4096,
         queue: "q",
+        durable: false,
         tag: "t".into(),
         prefetch: Some(4),
     }

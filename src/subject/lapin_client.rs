@@ -31,7 +31,7 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// Lives until the trial is closed.
 pub(super) async fn run(trial: Trial, gate: Arc<Semaphore>) {
     let trial = Arc::new(trial);
-    for attempt in 0.. {
+    for attempt in trial.first_attempt.. {
         // Only first attempts come in thousands at a time; a reconnect's clock must not include a queue of ours.
         let mut place = match attempt {
             0 => gate.clone().acquire_owned().await.ok(),
@@ -134,7 +134,7 @@ async fn subscribe(trial: &Trial, connection: &Connection) -> lapin::Result<Subs
             channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
         }
         if index == 0 {
-            topology::declare(&channel, own, routing, false).await?;
+            topology::declare(&channel, own, routing, trial.target.durable).await?;
         }
         let (queue, tag) = (topology::queue_name(own, name), format!("trial-{}-{index}", trial.id));
         let options = BasicConsumeOptions::default();
@@ -208,7 +208,9 @@ fn handle(own: &Handling, at: Offset, delivery: Delivery) {
         }
         let retry = retries_of(&delivery);
         if retry >= trial.fails(message) {
-            work(trial, attempt, message).await;
+            if !work(trial, attempt, message).await {
+                return;
+            }
         } else {
             trial.begin_work(attempt, message);
             tokio::time::sleep(trial.work_of(message)).await;
@@ -272,23 +274,32 @@ impl Handling {
     }
 }
 
-/// The work, written down in the task store where there is one: then off the runtime's threads, since a store can be
-/// busy.
-async fn work(trial: &Arc<Trial>, attempt: u32, message: u64) {
-    if trial.tasks.is_none() {
-        trial.begin_work(attempt, message);
-        tokio::time::sleep(trial.work_of(message)).await;
+/// The work, and whether it came to an end. Where its steps may block (a store can be busy) they are taken off the runtime's
+/// threads.
+async fn work(trial: &Arc<Trial>, attempt: u32, message: u64) -> bool {
+    let (before, after) = trial.work(message);
+    // What is not there to be begun is acknowledged without work: it was failed meanwhile, or is done.
+    if !step(trial, move |trial| trial.begin_work(attempt, message)).await {
+        return true;
+    }
+    tokio::time::sleep(before).await;
+    if !step(trial, move |trial| trial.make_effect(attempt, message)).await {
+        return false;
+    }
+    tokio::time::sleep(after).await;
+    step(trial, move |trial| {
         trial.finish_work(attempt, message);
-        return;
+        true
+    })
+    .await
+}
+
+async fn step(trial: &Arc<Trial>, step: impl FnOnce(&Trial) -> bool + Send + 'static) -> bool {
+    if !trial.blocks() {
+        return step(trial);
     }
     let own = trial.clone();
-    let begun = tokio::task::spawn_blocking(move || own.begin_work(attempt, message)).await;
-    // What is not there to be begun is acknowledged without work: it was failed meanwhile, or is done.
-    if begun.unwrap_or(false) {
-        tokio::time::sleep(trial.work_of(message)).await;
-        let own = trial.clone();
-        let _ = tokio::task::spawn_blocking(move || own.finish_work(attempt, message)).await;
-    }
+    tokio::task::spawn_blocking(move || step(&own)).await.unwrap_or(false)
 }
 
 /// An orderly end, by force when the path doesn't let it through.

@@ -17,6 +17,7 @@ mod attempts;
 mod causes;
 mod child;
 mod command;
+mod halt;
 mod kombu;
 mod lapin_client;
 mod liveness;
@@ -24,6 +25,7 @@ mod message;
 mod peer;
 mod producer;
 pub mod protocol;
+mod provider;
 mod proxy;
 mod proxy_manners;
 mod publish_amqp;
@@ -42,7 +44,7 @@ mod topology;
 
 pub use proxy_manners::{SWALLOWS, WITHHOLDS};
 
-/// The consumers under test: `halfopen __subject --zero-ns N [--store PATH]`. Returns the exit status.
+/// The consumers under test: `halfopen __subject --zero-ns N [--store PATH] [--provider SOCKET]`. Returns the exit status.
 #[must_use]
 pub fn subject_main(args: &[String]) -> i32 {
     subject_process::main(args)
@@ -75,6 +77,13 @@ pub fn relay_main(args: &[String]) -> i32 {
 #[must_use]
 pub fn peer_main(args: &[String]) -> i32 {
     peer::main(args)
+}
+
+/// The external provider at which effects are made, which listens before it says hello:
+/// `halfopen __provider --zero-ns N --provider SOCKET`. Returns the exit status.
+#[must_use]
+pub fn provider_main(args: &[String]) -> i32 {
+    provider::main(args)
 }
 
 /// The scheduler that fails what was queued for too long: `halfopen __reaper --zero-ns N --store PATH`. Returns the exit

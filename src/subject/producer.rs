@@ -50,6 +50,9 @@ impl Role for Producer {
             Command::Open { trial, .. } => Err(io::Error::other(format!("a producer opens no client (trial {trial})"))),
             Command::Inspect { trial, .. } => Err(io::Error::other(format!("a producer is no client (trial {trial})"))),
             Command::Fill { trial } => Err(io::Error::other(format!("a producer fills no window (trial {trial})"))),
+            Command::HaltAt { trial, .. } | Command::GoOn { trial } => {
+                Err(io::Error::other(format!("a producer does no work (trial {trial})")))
+            }
             Command::Call { trial } => Err(io::Error::other(format!("a producer makes no call (trial {trial})"))),
             Command::Quit => Ok(()),
         };

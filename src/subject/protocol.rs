@@ -6,7 +6,7 @@
 
 use crate::clients::{Message, Program};
 use crate::events::{Event, Tuple};
-use crate::scenario::{BrokerKind, Delivery, Job, LivenessRule, ReaperSettings, Settings, job_of};
+use crate::scenario::{BrokerKind, Delivery, Job, LivenessRule, ReaperSettings, Settings, Trigger, job_of};
 use crate::units::{Offset, TrialId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,6 +26,9 @@ pub struct Target {
     pub db: u32,
     /// Queue (RabbitMQ) or list (Redis) of this trial; unused by bare TCP.
     pub queue: String,
+    /// Whether that queue, and the messages in it, outlive the broker.
+    #[serde(default)]
+    pub durable: bool,
     /// Login; empty for none.
     pub user: String,
     /// Password; empty for none. Never written to a run directory.
@@ -88,6 +91,15 @@ pub struct Beats {
     pub target: Target,
 }
 
+/// Which of a trial's workers it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Worker {
+    /// Its name; empty for the trial's own.
+    pub name: String,
+    /// The number of its first connection.
+    pub first_attempt: u32,
+}
+
 /// Engine to child.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
@@ -112,6 +124,9 @@ pub enum Command {
         /// How its worker gives signs of life, where a reaper goes by them.
         #[serde(default)]
         beats: Option<Box<Beats>>,
+        /// The name of its worker, and the number of its first connection: a worker that is started again goes on counting.
+        #[serde(default)]
+        worker: Worker,
     },
     /// Subject: say which options the kernel has for a connection of this trial's program.
     Inspect {
@@ -124,6 +139,20 @@ pub enum Command {
     },
     /// Subject: a bare TCP writer whose peer does not read may begin to fill the peer's window.
     Fill {
+        /// The trial.
+        trial: TrialId,
+    },
+    /// Subject: the trial's worker stops at this point of the next task that it begins, says so and waits.
+    HaltAt {
+        /// The trial.
+        trial: TrialId,
+        /// The point.
+        point: Trigger,
+        /// From then on.
+        from: Offset,
+    },
+    /// Subject: the trial's worker goes on.
+    GoOn {
         /// The trial.
         trial: TrialId,
     },
@@ -156,7 +185,7 @@ pub enum Command {
         /// The message.
         message: u64,
     },
-    /// Reaper: sweep the task store from now on.
+    /// Reaper, or a subject whose worker has one inside: sweep the task store from now on.
     Reap {
         /// What is too old, and how often to look.
         settings: ReaperSettings,
@@ -165,6 +194,9 @@ pub enum Command {
         /// Where the workers' keys are, where they are in Redis: a URL with the run's password.
         #[serde(default)]
         redis: Option<String>,
+        /// The tasks of this trial alone.
+        #[serde(default)]
+        only: Option<TrialId>,
     },
     /// Any: end this trial's connection without a further report and without reconnecting.
     Close {
@@ -209,8 +241,15 @@ mod tests {
     #[test]
     fn commands_survive_the_line() {
         let server = "10.128.128.1:5672".parse().unwrap();
-        let target =
-            Target { server, vhost: "/".into(), db: 0, queue: "q".into(), user: "u\n".into(), password: "p".into() };
+        let target = Target {
+            server,
+            vhost: "/".into(),
+            db: 0,
+            queue: "q".into(),
+            durable: true,
+            user: "u\n".into(),
+            password: "p".into(),
+        };
         let settings = Settings {
             subject: SubjectKind::Lapin,
             connect_timeout: Setting::After(Duration::from_millis(1500)),
@@ -227,6 +266,9 @@ mod tests {
             link: None,
             heartbeat_thread: None,
             sync_call: None,
+            worker_id: None,
+            begins: None,
+            effects: None,
             sysctl: [("tcp_retries2".to_string(), 5)].into(),
             client: serde_json::Map::new(),
             command: None,
@@ -247,9 +289,11 @@ mod tests {
                         period: Duration::from_secs(30),
                         ttl: Duration::from_secs(90),
                         processing: Duration::from_secs(1200),
+                        grace: Duration::ZERO,
                     },
                     target: target.clone(),
                 })),
+                worker: Worker { name: "w-2".into(), first_attempt: 3 },
             },
             Command::Publish {
                 trial: 2,
@@ -270,10 +314,14 @@ mod tests {
                     store: TaskStoreKind::Postgres,
                     liveness: None,
                     reapers: 2,
+                    inside_the_worker: false,
                 },
                 first: Duration::from_micros(1),
                 redis: None,
+                only: Some(4),
             },
+            Command::HaltAt { trial: 5, point: Trigger::AfterEffect, from: Offset(8) },
+            Command::GoOn { trial: 5 },
             Command::Call { trial: 5 },
             Command::Close { trial: 3 },
             Command::Quit,

@@ -24,6 +24,8 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
+/// AMQP's delivery mode of a message that is written to disk.
+const PERSISTENT: u8 = 2;
 /// Between two attempts to reach a broker that is gone.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Between two questions whether a queue is there.
@@ -141,14 +143,14 @@ struct Numbered {
 }
 
 impl Numbered {
-    async fn run(&self) {
+    async fn run(self: Arc<Self>) {
         tokio::select! {
             () = self.stop.stopped() => {}
             () = self.publish_for_ever() => {}
         }
     }
 
-    async fn publish_for_ever(&self) {
+    async fn publish_for_ever(self: &Arc<Self>) {
         let mut message = 0;
         loop {
             let channel = self.link.channel(&self.target, &self.reporter).await;
@@ -159,10 +161,10 @@ impl Numbered {
         }
     }
 
-    async fn publish(&self, channel: &Channel, message: &mut u64) -> lapin::Result<()> {
+    async fn publish(self: &Arc<Self>, channel: &Channel, message: &mut u64) -> lapin::Result<()> {
         let queue = self.target.queue.as_str();
         match &self.task {
-            None => topology::declare(channel, queue, &self.routing, false).await?,
+            None => topology::declare(channel, queue, &self.routing, self.target.durable).await?,
             // Clients declare their queues durable, and the first to declare decides.
             Some(task) if task.declare => topology::declare(channel, queue, &self.routing, true).await?,
             // With arguments of its own, which nobody else has to know.
@@ -229,7 +231,10 @@ impl Numbered {
         let due = due.map(|due| self.reporter.wall_of(due));
         let now_ms = self.reporter.wall_of(self.reporter.now()) / 1_000_000;
         let (queue, job) = (self.target.queue.as_str(), self.routing.job_of(message));
-        let (payload, properties) = message::amqp(form, self.trial, queue, message, due, now_ms, job);
+        let (payload, mut properties) = message::amqp(form, self.trial, queue, message, due, now_ms, job);
+        if self.target.durable {
+            properties = properties.with_delivery_mode(PERSISTENT);
+        }
         let (exchange, key) = topology::address(queue, &self.routing, message);
         let options = BasicPublishOptions::default();
         channel.basic_publish(exchange.into(), key.into(), options, &payload, properties).await
@@ -259,17 +264,29 @@ impl Numbered {
         Ok(())
     }
 
-    fn await_confirm(&self, message: u64, confirm: PublisherConfirm) {
-        let (reporter, trial) = (self.reporter.clone(), self.trial);
+    fn await_confirm(self: &Arc<Self>, message: u64, confirm: PublisherConfirm) {
+        let own = self.clone();
         tokio::spawn(async move {
-            if let Ok(Confirmation::Ack(_)) = confirm.await {
-                reporter.event(reporter.now(), trial, Kind::Confirmed { message });
+            let mut confirmed = matches!(confirm.await, Ok(Confirmation::Ack(_)));
+            // Whoever means a message to outlive the broker hands it over until it is confirmed. It may come twice then.
+            while !confirmed && own.target.durable && !own.stop.is_stopped() {
+                let channel = own.link.channel(&own.target, &own.reporter).await;
+                confirmed = match own.hand_over(&channel, message).await {
+                    Ok(confirm) => matches!(confirm.await, Ok(Confirmation::Ack(_))),
+                    Err(_) => false,
+                };
+                if !confirmed {
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+            if confirmed {
+                own.reporter.event(own.reporter.now(), own.trial, Kind::Confirmed { message });
             }
         });
     }
 
     /// The same message once more: its task is in the store already.
-    async fn again(&self, message: u64) {
+    async fn again(self: &Arc<Self>, message: u64) {
         let channel = self.link.channel(&self.target, &self.reporter).await;
         match self.hand_over(&channel, message).await {
             Ok(confirm) => self.await_confirm(message, confirm),

@@ -131,7 +131,12 @@ fn pop_until_it_ends(trial: &Trial, attempt: u32, connection: &mut Connection, w
                 Ok(message) => {
                     trial.event_at(at, Kind::Delivered { attempt, message, redelivered: false });
                     // The end of the trial ends the work too; the next read finds the socket shut down.
-                    if trial.begin_work(attempt, message) && !trial.stop.wait(trial.settings.work()) {
+                    let (before, after) = trial.work(message);
+                    if trial.begin_work(attempt, message)
+                        && !trial.stop.wait(before)
+                        && trial.make_effect(attempt, message)
+                        && !trial.stop.wait(after)
+                    {
                         trial.finish_work(attempt, message);
                     }
                 }
@@ -200,8 +205,11 @@ fn handle(
         acknowledge(link)?;
     }
     // The end of the trial ends the work too; the next read finds the socket shut down.
-    let begun = trial.begin_work(attempt, message);
-    if begun && !trial.stop.wait(trial.work_of(message)) {
+    let (before, after) = trial.work(message);
+    if trial.begin_work(attempt, message) {
+        if trial.stop.wait(before) || !trial.make_effect(attempt, message) || trial.stop.wait(after) {
+            return Ok(());
+        }
         trial.finish_work(attempt, message);
     }
     if ack == Ack::Late { acknowledge(link) } else { Ok(()) }

@@ -6,6 +6,7 @@ use super::trial::{Case, span};
 use super::{MessageRow, TrialRow};
 use crate::events::{Event, Kind};
 use crate::ledger::{Account, Anomaly, AnomalyKind, Fate, MessageId};
+use crate::scenario::{Ack, SubjectKind};
 use crate::units::Offset;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,6 +22,8 @@ struct Consumed {
     finished: Option<(Offset, u32)>,
     /// Effects by the consumer's own word.
     effects: u64,
+    /// Those of them that were taken back.
+    compensated: u64,
     /// Ends of the work by the task store's word.
     recorded: u64,
     /// The connection of a bare writer.
@@ -61,6 +64,7 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
             Kind::Reaped { rule, .. } if row.reaped_s.is_none() => {
                 (row.reaped_s, row.reaped_by) = (Some(at), rule.clone());
             }
+            Kind::Compensated { .. } => by.compensated += 1,
             Kind::Effect { .. } if !case.arm.settings.subject.is_command() => by.effects += 1,
             // The work of a program that is watched from outside is the only proof that its message had arrived.
             Kind::Effect { .. } => {
@@ -76,7 +80,10 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
             _ => {}
         }
     }
+    let amqp = matches!(case.arm.settings.subject, SubjectKind::Lapin | SubjectKind::AmqpBlocking);
     let acknowledges = terms::acknowledges(case.arm.settings.subject, case.arm.settings.ack.is_some());
+    // Where a store keeps the tasks, one is dealt with when that says so; an early acknowledgement ends nobody's wait.
+    let early = case.scenario.keeps_tasks() && case.arm.settings.ack == Some(Ack::Early) && amqp;
     let finish = |(mut row, by): (MessageRow, Consumed)| {
         let at = |seen: Option<(Offset, u32)>| seen.map(|(at, _)| at);
         (row.delivered_s, row.acked_s, row.finished_s) = (at(by.delivered), at(by.acked), at(by.finished));
@@ -85,7 +92,9 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
         let effects = if by.effects > 0 { by.effects } else { by.recorded };
         let known = row.started_s.is_some() || row.reaped_s.is_some() || effects > 0;
         row.effects = known.then_some(effects);
-        let consumed = by.finished.or(if acknowledges { by.acked } else { by.delivered });
+        row.compensated = (by.compensated > 0).then_some(by.compensated);
+        let taken = if acknowledges { by.acked } else { by.delivered };
+        let consumed = by.finished.or(taken.filter(|_| !early));
         row.resolved_s = [at(consumed), row.reaped_s, row.dead_lettered_s].into_iter().flatten().min();
         let others = [row.reaped_s, row.dead_lettered_s].into_iter().flatten().min();
         let own = consumed.filter(|(at, _)| others.is_none_or(|other| *at < other));
@@ -187,6 +196,7 @@ fn message_of(kind: &Kind) -> Option<u64> {
         | Kind::Retried { message, .. }
         | Kind::Reaped { message, .. }
         | Kind::Effect { message }
+        | Kind::Compensated { message }
         | Kind::Confirmed { message }
         | Kind::PeerReceived { message } => Some(*message),
         _ => None,
@@ -215,6 +225,7 @@ pub(super) fn count(row: &mut TrialRow, ledger: &[MessageRow]) {
     row.retries_n = Some(ledger.iter().map(|m| m.retried_n).sum());
     row.messages_unresolved = count(&|m| m.resolved_s.is_none());
     row.messages_duplicated = count(&|m| m.delivered_n > 1 || m.effects.is_some_and(|n| n > 1));
+    row.compensated_n = count(&|m| m.compensated.is_some());
     row.messages_overtaken = Some(overtaken.iter().filter(|o| **o).count() as u64);
     let missing = ledger.iter().zip(&overtaken).filter(|(m, overtaken)| **overtaken && m.resolved_s.is_none());
     row.messages_missing = Some(missing.count() as u64);
@@ -236,6 +247,7 @@ pub(super) fn stuck(row: &mut TrialRow, ledger: &[MessageRow], cut: Offset) {
     row.queued_s = Some(queued);
     row.resolved_s = oldest.resolved_s;
     row.stuck_s = oldest.latency_s;
+    row.resolved_after_s = oldest.resolved_s.map(|resolved| span(resolved, cut));
     let by_reaper = oldest.reaped_s.is_some() && oldest.reaped_s == oldest.resolved_s;
     let by = if by_reaper { oldest.reaped_by.clone() } else { RECOVERY.to_string() };
     row.resolved_by = oldest.resolved_s.map(|_| by).unwrap_or_default();

@@ -228,6 +228,10 @@ row! {
         /// Of the trial's reconnects and retried tasks, the one in whose following second most of those of all the arm's
         /// trials under the same fault reached the broker: how many they were.
         peak_load_n: Option<u64>,
+        /// Messages of which an effect was taken back at the provider.
+        compensated_n: Option<u64>,
+        /// From the cut to the resolution of the oldest message: `resolved_s` − `fault_applied_s`.
+        resolved_after_s: Option<Span>,
     }
 }
 
@@ -312,6 +316,8 @@ row! {
         dead_lettered_s: Option<Offset>,
         /// How often its work failed and it was handed to the broker again.
         retried_n: u64,
+        /// How many of its effects were taken back at the provider; empty for none.
+        compensated: Option<u64>,
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn terms(case: &Case<'_>) -> Terms {
         kept: broker == BrokerKind::Rabbitmq || outside || keeps,
         confirmed: broker != BrokerKind::None,
         acknowledged: keeps,
-        recorded: case.scenario.reaper.is_some() && !outside,
+        recorded: case.scenario.keeps_tasks() && !outside,
         // A program works on several at a time, and its effects are all that is seen.
         ordered: !outside && one_line,
         inside: !outside,

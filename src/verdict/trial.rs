@@ -25,7 +25,7 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
     let certificate = certificate::counters(t, case.fault);
     let (outcome, void_reason) = match decide(case, t, &first) {
         Ok(Outcome::FalseAlarm) => (Outcome::FalseAlarm, None),
-        Ok(Outcome::SubjectExited) => (Outcome::SubjectExited, None),
+        Ok(Outcome::SubjectExited) if t.applied.is_none() || !kills_it(case) => (Outcome::SubjectExited, None),
         // The middlebox never forgot it: there is no cut that anybody could vouch for, and a look says that the entry lives.
         Ok(Outcome::Survived) if t.applied.is_none() && case.fault.idle.is_some() => (Outcome::Survived, None),
         Ok(outcome) => match certificate::objection(certificate, &t.proofs, case.fault) {
@@ -35,9 +35,9 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
         Err(reason) => (Outcome::Void, Some(reason)),
     };
     let counters = certificate.map(|(c, _)| c);
-    // A control has no rule, so nothing is dated from it. Whoever kills a broker sees it gone later than its clients do: there
-    // the signal is the cut.
-    let killed = case.fault.act.is_some_and(Act::ends_processes);
+    // A control has no rule, so nothing is dated from it. Whoever kills a process sees it gone later than others do: there the
+    // signal is the cut.
+    let killed = case.fault.act.is_some_and(Act::kills);
     let in_force_after = t.applied.map(|a| a.after).filter(|_| !case.fault.is_control());
     let dated = |a: Applied| if killed { Applied { after: a.before, ..a } } else { a };
     let cut = t.applied.filter(|_| !case.fault.is_control()).map(dated);
@@ -97,6 +97,11 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
         row.recovered_s = recovered(t, *at);
         row.ttr_s = row.recovered_s.map(|r| span(r, cut.after));
     }
+    // Nobody is there to notice, and somebody may come after it.
+    if let (Outcome::SubjectExited, Some(cut), true) = (outcome, cut, kills_it(case)) {
+        row.recovered_s = recovered(t, cut.after);
+        row.ttr_s = row.recovered_s.map(|r| span(r, cut.after));
+    }
     row.healthy_s = healthy(case, t, &first, outcome);
     if let Some((at, number, role)) = cut.and_then(|cut| t.first_reaction(cut.after)) {
         row.reacted_s = Some(at);
@@ -116,6 +121,11 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
         messages::stuck(&mut row, ledger, cut.after);
     }
     row
+}
+
+/// Whether the fault is the subject's own end.
+fn kills_it(case: &Case<'_>) -> bool {
+    case.fault.act == Some(Act::KillWorker)
 }
 
 /// The outcome before the certificate is looked at, or why there is none.

@@ -10,6 +10,7 @@ mod certificate;
 mod changed;
 mod clients;
 mod common;
+mod deaths;
 mod docker;
 mod fault;
 mod inspect;

@@ -25,6 +25,8 @@ hold! {
     a_reaper_that_asks_for_keys: "reaper-redis-ttl.toml",
     a_pickle_that_nobody_reads: "pickle-refused.toml",
     tasks_in_the_layout_of_kombu: "kombu-layout.toml",
+    a_successor_under_the_same_name: "same-worker-id.toml",
+    a_worker_that_sleeps: "paused-worker.toml",
     phases_of_a_cut: "faults/phases.toml",
     a_nat_that_forgets: "faults/nat-expired.toml",
     a_frozen_broker: "faults/frozen-broker.toml",

@@ -160,6 +160,9 @@ pub fn settings(subject: SubjectKind) -> Settings {
         link: None,
         heartbeat_thread: None,
         sync_call: None,
+        worker_id: None,
+        begins: None,
+        effects: None,
         client: serde_json::Map::new(),
         command: None,
         delivery: halfopen::scenario::Delivery::default(),
@@ -177,6 +180,7 @@ pub fn target(server: SocketAddrV4, trial: TrialId) -> Target {
         vhost: "/".into(),
         db: 0,
         queue: format!("trial-{trial}"),
+        durable: false,
         user: String::new(),
         password: String::new(),
     }

@@ -87,6 +87,11 @@ impl Child {
         }
     }
 
+    /// Whether it has ended.
+    pub fn is_gone(&mut self) -> bool {
+        matches!(self.process.try_wait(), Ok(Some(_)))
+    }
+
     /// Kills it and waits until it is gone, with all that it held.
     ///
     /// # Errors

@@ -89,8 +89,19 @@ pub enum Request {
         /// When.
         at: Offset,
     },
-    /// The processes that an act on the broker hits, with their descendants.
-    Brokers(Vec<u32>),
+    /// The processes that an act hits which concerns everybody, with their descendants, and whose they are.
+    Shared(Vec<u32>, &'static str),
+    /// The process of a trial's worker: another one each time that it was started.
+    Worker(TrialId, u32),
+    /// What was killed has been started again, for these trials.
+    StartedAgain {
+        /// The trials.
+        trials: Vec<TrialId>,
+        /// From the start to the first answer.
+        applied: Applied,
+        /// What a look at the new processes showed.
+        proof: Proof,
+    },
     /// The alarms of the brokers that have one.
     Alarms(Alarms),
     /// The process that accepts connections before the broker, for each trial that has one.
@@ -141,9 +152,9 @@ pub struct Cutter {
     acts: HashMap<TrialId, Act>,
     actor: Actor,
     alarms: Alarms,
-    /// One a proxy, made at its cut.
     proxies: HashMap<TrialId, u32>,
-    proxy_actors: HashMap<TrialId, Actor>,
+    /// One a proxy, made at its cut, and one a worker that is a process of its own.
+    own_actors: HashMap<TrialId, Actor>,
     /// The middlebox' memory, where there is one.
     middlebox: Option<Forgetful>,
     /// Trials whose fault is in force and whose first drop has not been seen, with the time of their cut.
@@ -190,7 +201,7 @@ impl Cutter {
             actor: Actor::default(),
             alarms: Alarms::default(),
             proxies: HashMap::new(),
-            proxy_actors: HashMap::new(),
+            own_actors: HashMap::new(),
             middlebox: None,
             undropped: BTreeMap::new(),
             in_force: HashMap::new(),
@@ -220,6 +231,10 @@ impl Cutter {
                 Err(Nothing::Disconnected) => {
                     // Whoever is stopped can't end when asked. What is left to say was said at each trial's end.
                     let _ = self.actor.release(self.clock);
+                    let stopped = |trial: &TrialId| self.acts.get(trial).is_some_and(|act| act.hits_worker());
+                    for (_, actor) in self.own_actors.iter_mut().filter(|(trial, _)| stopped(trial)) {
+                        let _ = actor.release(self.clock);
+                    }
                     return self.table;
                 }
             }
@@ -258,7 +273,11 @@ impl Cutter {
             }
             Request::Again { trial, at, time } => self.due.push(Reverse((at, Due::Again(trial, time)))),
             Request::Heal { trial, at } => self.due.push(Reverse((at, Due::Heal(trial)))),
-            Request::Brokers(roots) => self.actor = Actor::new(roots),
+            Request::Shared(roots, whose) => self.actor = Actor::new(roots, whose),
+            Request::Worker(trial, pid) => {
+                self.own_actors.insert(trial, Actor::new(vec![pid], "the worker"));
+            }
+            Request::StartedAgain { trials, applied, proof } => self.started_again(&trials, applied, &proof),
             Request::Alarms(alarms) => self.alarms = alarms,
             Request::Proxies(all) => self.proxies = all.into_iter().collect(),
             Request::Certify(trial) => self.certify(trial),
@@ -316,6 +335,10 @@ impl Cutter {
             Some(Act::AlarmBroker) => self.alarms.raise(self.clock),
             Some(Act::VanishHost) => self.vanish(trial, tuple, what),
             Some(act) if act.in_proxy() => self.change_proxy(trial, act, what.scope),
+            Some(act) if act.hits_worker() => {
+                let actor = self.own_actors.get_mut(&trial).ok_or_else(|| "the trial has no worker".to_string());
+                actor.and_then(|actor| actor.act(self.clock, act))
+            }
             Some(Act::ForgetEntry) => self.forget(trial, tuple, what, forgotten),
             Some(act) => self.actor.act(self.clock, act),
             None => self.install(trial, tuple, what),
@@ -384,12 +407,12 @@ impl Cutter {
 
     fn change_proxy(&mut self, trial: TrialId, act: Act, scope: Scope) -> Result<Applied, String> {
         let acceptor = self.proxies.get(&trial).copied().ok_or("the trial has no proxy")?;
-        let actor = self.proxy_actors.entry(trial).or_insert_with(|| Actor::of_proxy(acceptor, scope));
+        let actor = self.own_actors.entry(trial).or_insert_with(|| Actor::of_proxy(acceptor, scope));
         actor.act(self.clock, act)
     }
 
     fn actor_of(&mut self, trial: TrialId) -> &mut Actor {
-        self.proxy_actors.get_mut(&trial).unwrap_or(&mut self.actor)
+        self.own_actors.get_mut(&trial).unwrap_or(&mut self.actor)
     }
 
     /// Puts the trial's elements in their sets: those that count, and those that drop.
@@ -404,7 +427,7 @@ impl Cutter {
             self.say(trial, Kind::Proof { what, holds });
         }
         if let Some(act) = self.acts.get(&trial).filter(|_| self.in_force.get(&trial) == Some(&true)) {
-            let Proof { what, holds } = match (act, self.proxy_actors.get(&trial)) {
+            let Proof { what, holds } = match (act, self.own_actors.get(&trial)) {
                 (Act::AlarmBroker, _) => self.alarms.proof(),
                 (act, own) => own.unwrap_or(&self.actor).proof(*act),
             };
@@ -416,6 +439,9 @@ impl Cutter {
     fn heal(&mut self, trial: TrialId) {
         if self.finished.contains(&trial) || self.in_force.get(&trial) != Some(&true) {
             return;
+        }
+        if let Some(act) = self.acts.get(&trial).copied().filter(|act| act.starts_again()) {
+            return self.start_again(trial, act);
         }
         let Some(act) = self.acts.get(&trial).copied().filter(|act| act.hits_all()) else {
             return self.heal_one(trial);
@@ -429,6 +455,28 @@ impl Cutter {
         }
         for id in all {
             self.heal_one(id);
+        }
+    }
+
+    /// What was killed is started by whoever has started it before, and healed once it answers.
+    fn start_again(&mut self, trial: TrialId, act: Act) {
+        let all = |id: &TrialId| act.hits_all() || *id == trial;
+        let meant = self.acts.iter().filter(|(id, other)| **other == act && all(id)).map(|(id, _)| *id);
+        let mut trials: Vec<TrialId> = meant.collect();
+        trials.retain(|id| !self.finished.contains(id) && self.in_force.get(id) == Some(&true));
+        trials.sort_unstable();
+        for id in &trials {
+            self.certify(*id);
+            // Nobody looks again whether it is dead.
+            self.in_force.insert(*id, false);
+        }
+        let _ = self.events.send(Message::StartAgain(act, trials));
+    }
+
+    fn started_again(&mut self, trials: &[TrialId], applied: Applied, proof: &Proof) {
+        for trial in trials.iter().filter(|id| !self.finished.contains(id)) {
+            self.say(*trial, Kind::Proof { what: proof.what.clone(), holds: proof.holds });
+            self.say(*trial, Kind::FaultHealed { before: applied.before, after: applied.after });
         }
     }
 
@@ -457,7 +505,18 @@ impl Cutter {
         if self.finished.contains(&trial) || self.in_force.get(&trial) != Some(&false) {
             return;
         }
-        match self.table.again(trial) {
+        let clock = self.clock;
+        let again = match self.acts.get(&trial).copied() {
+            Some(act) if act.starts_again() || act.hits_worker() => {
+                // One that was stopped and runs is the same process; one that was started again has an actor of its own.
+                let first = act.heals().then(|| self.actor_of(trial).again());
+                let actor = self.actor_of(trial);
+                *actor = first.unwrap_or_else(|| std::mem::take(actor));
+                actor.act(clock, act)
+            }
+            _ => self.table.again(trial).map_err(|error| error.to_string()),
+        };
+        match again {
             Ok(applied) => {
                 self.in_force.insert(trial, true);
                 self.say(trial, Kind::FaultRepeated { time, before: applied.before, after: applied.after });

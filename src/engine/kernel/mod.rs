@@ -25,6 +25,8 @@ pub use descriptors::{Need, descriptors};
 pub use run::{Ending, EngineError, Progress, run};
 
 use crate::events::Event;
+use crate::scenario::Act;
+use crate::units::{Offset, TrialId};
 
 /// What reaches the dispatcher.
 #[derive(Debug)]
@@ -39,4 +41,8 @@ pub enum Message {
     Interrupt,
     /// A broker's process ended.
     BrokerEnded,
+    /// What this act has killed is to be started again, for these trials.
+    StartAgain(Act, Vec<TrialId>),
+    /// It answers again, or what went wrong.
+    Answers(Result<Offset, String>),
 }

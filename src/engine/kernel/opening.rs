@@ -2,8 +2,8 @@
 
 use super::super::heard::{Heard, Pairs};
 use super::*;
-use crate::scenario::{LivenessStore, ReaperSettings};
-use crate::subject::protocol::Beats;
+use crate::scenario::{LivenessStore, ReaperSettings, Trigger};
+use crate::subject::protocol::{Beats, Worker};
 
 /// The run's task store, with no task in it; its place.
 fn make_store(run_id: &str, lab: &Lab) -> Result<String, EngineError> {
@@ -55,52 +55,97 @@ pub(super) fn heard(plan: &Plan, outside: &Outside) -> Pairs {
 }
 
 impl Run<'_> {
-    pub(super) fn start_children(&mut self, job: &Job, sender: &Sender<Message>) -> Result<(), EngineError> {
-        let scenario = &self.plan.scenario;
-        let (clock, children) = (self.clock, &mut self.children);
-        let lab = &self.lab;
-        let mut add = |role: &[&str], name: &str, seat: Seat| -> Result<usize, EngineError> {
-            let index = children.len();
-            children.push(Child::start(role, name, index, (lab, seat), clock, NOFILE, sender).map_err(harness(name))?);
-            Ok(index)
-        };
+    /// Starts a child in a role and keeps it; its index.
+    fn add(&mut self, role: &[&str], name: &str, seat: Seat) -> std::io::Result<usize> {
+        let index = self.children.len();
+        let child = Child::start(role, name, index, (&self.lab, seat), self.clock, NOFILE, &self.sender)?;
+        self.children.push(child);
+        Ok(index)
+    }
+
+    /// The arguments of a child that works with tasks.
+    fn store_args(&self) -> Vec<String> {
+        self.store.iter().flat_map(|place| ["--store".to_string(), place.clone()]).collect()
+    }
+
+    /// Starts the process of one trial's worker.
+    pub(super) fn start_subject(&mut self, arm: usize, trial: TrialId) -> std::io::Result<usize> {
+        let name = format!("worker {trial} of {}", self.plan.scenario.arms[arm].name);
+        self.add_subject(arm, &name)
+    }
+
+    fn add_subject(&mut self, arm: usize, name: &str) -> std::io::Result<usize> {
+        let mut args = self.store_args();
+        args.extend(self.provider.iter().flat_map(|socket| ["--provider".to_string(), socket.clone()]));
+        if self.plan.scenario.faults.iter().any(|fault| fault.trigger.is_some_and(Trigger::halts)) {
+            args.push("--halts".to_string());
+        }
+        let role: Vec<&str> = std::iter::once("__subject").chain(args.iter().map(String::as_str)).collect();
+        self.add(&role, name, Seat::Arm(arm))
+    }
+
+    /// Starts a reaper in a process of its own.
+    pub(super) fn start_reaper(&mut self) -> std::io::Result<usize> {
+        // It needs no network at all, and so there is none that could be cut; but for the workers' keys it reaches Redis
+        // from where nothing is ever cut.
+        let seat = if self.plan.scenario.reaper.as_ref().is_some_and(keys) { Seat::Producer } else { Seat::Nowhere };
+        let args = self.store_args();
+        let role: Vec<&str> = std::iter::once("__reaper").chain(args.iter().map(String::as_str)).collect();
+        self.add(&role, REAPER, seat)
+    }
+
+    pub(super) fn start_children(&mut self, job: &Job) -> Result<(), EngineError> {
+        let plan = self.plan;
+        let scenario = &plan.scenario;
         // Made before anybody opens it.
-        let store = match &scenario.reaper {
-            Some(_) => Some(make_store(&job.run_id, &self.lab)?),
-            None => None,
-        };
-        let store: Vec<&str> = store.iter().flat_map(|path| ["--store", path.as_str()]).collect();
-        for (index, arm) in scenario.arms.iter().enumerate() {
-            add(&[&["__subject"], store.as_slice()].concat(), &format!("subject {}", arm.name), Seat::Arm(index))?;
+        if scenario.keeps_tasks() {
+            self.store = Some(make_store(&job.run_id, &self.lab)?);
+        }
+        if scenario.has_provider() {
+            self.provider = Some(work_dir().join(format!("provider-{}", job.run_id)).display().to_string());
+        }
+        if scenario.has_worker_processes() {
+            for trial in &plan.trials {
+                let index = self.start_subject(trial.arm, trial.id).map_err(harness("a worker"))?;
+                self.workers.insert(trial.id, index);
+            }
+        } else {
+            for (index, arm) in scenario.arms.iter().enumerate() {
+                self.add_subject(index, &format!("subject {}", arm.name)).map_err(harness("a subject"))?;
+            }
+        }
+        if let Some(socket) = self.provider.clone() {
+            self.add(&["__provider", "--provider", &socket], "provider", Seat::Nowhere).map_err(harness("provider"))?;
         }
         if scenario.arms.iter().any(|a| a.settings.subject.broker() == BrokerKind::None) {
-            add(&["__peer"], PEER, Seat::Server)?;
-            if lab.standby.is_some() {
-                add(&["__peer"], "peer of the other host", Seat::Standby)?;
+            self.add(&["__peer"], PEER, Seat::Server).map_err(harness(PEER))?;
+            if self.lab.standby.is_some() {
+                let name = "peer of the other host";
+                self.add(&["__peer"], name, Seat::Standby).map_err(harness(name))?;
             }
         }
         if scenario.load_interval.is_some()
             && scenario.arms.iter().any(|a| a.settings.subject.broker() != BrokerKind::None)
         {
-            let role = [&["__producer"], store.as_slice()].concat();
-            self.producer = Some(add(&role, "producer", Seat::Producer)?);
+            let args = self.store_args();
+            let role: Vec<&str> = std::iter::once("__producer").chain(args.iter().map(String::as_str)).collect();
+            self.producer = Some(self.add(&role, "producer", Seat::Producer).map_err(harness("producer"))?);
         }
-        if let Some(reaper) = &scenario.reaper {
-            // It needs no network at all, and so there is none that could be cut; but for the workers' keys it reaches Redis
-            // from where nothing is ever cut.
-            let seat = if keys(reaper) { Seat::Producer } else { Seat::Nowhere };
+        if let Some(reaper) = scenario.reaper.as_ref().filter(|reaper| !reaper.inside_the_worker) {
             for _ in 0..reaper.reapers {
-                self.reapers.push(add(&[&["__reaper"], store.as_slice()].concat(), "reaper", seat)?);
+                let index = self.start_reaper().map_err(harness("reaper"))?;
+                self.reapers.push(index);
             }
         }
-        if lab.proxy.is_some() {
-            for trial in &self.plan.trials {
+        if self.lab.proxy.is_some() {
+            for trial in &plan.trials {
                 let port = scenario.arms[trial.arm].settings.subject.broker().port();
                 let listen = SocketAddrV4::new(trial.server, port).to_string();
                 let (id, upstream) = (trial.id.to_string(), SocketAddrV4::new(ADMIN, port).to_string());
-                let queue = queue(self.plan, trial.id);
+                let queue = queue(plan, trial.id);
                 let role = ["__proxy", "--trial", &id, "--listen", &listen, "--upstream", &upstream, "--queue", &queue];
-                add(&role, &format!("{PROXY} {id}"), Seat::Proxy)?;
+                let name = format!("{PROXY} {id}");
+                self.add(&role, &name, Seat::Proxy).map_err(harness(&name))?;
             }
         }
         if let Some(database) = &self.lab.database {
@@ -128,7 +173,15 @@ impl Run<'_> {
         let vhost = if is_command(self.plan, self.arm_of(trial)) { vhost(trial) } else { "/".to_string() };
         let db = database(self.plan, trial, self.arm_of(trial));
         let queue = queue(self.plan, trial);
-        Target { server: SocketAddrV4::new(server, kind.port()), vhost, db, queue, user, password }
+        Target {
+            server: SocketAddrV4::new(server, kind.port()),
+            vhost,
+            db,
+            queue,
+            durable: self.plan.scenario.durable,
+            user,
+            password,
+        }
     }
 
     /// How the worker of a trial gives signs of life.
@@ -160,33 +213,48 @@ impl Run<'_> {
         Some(adapter.program(settings, &place))
     }
 
+    /// Where the workers' keys are, as a URL, where there are any.
+    pub(super) fn keys_url(&self, settings: &ReaperSettings) -> Option<String> {
+        let url = |b: &Broker| format!("redis://{}:{}@{}", b.user, b.password, b.admin());
+        self.lab.broker(BrokerKind::Redis).filter(|_| keys(settings)).map(url)
+    }
+
+    pub(super) fn settings_of(&self, trial: TrialId) -> &Settings {
+        &self.plan.scenario.arms[self.arm_of(trial)].settings
+    }
+
+    /// Lets one trial's subject open its connection, and the reaper inside it sweep.
+    pub(super) fn open(&mut self, trial: TrialId, worker: Worker) {
+        let plan = self.plan;
+        let Some(server) = plan.trial(trial).map(|planned| planned.server) else { return };
+        let settings = Box::new(self.settings_of(trial).clone());
+        let target = self.target(trial, server, settings.subject.broker());
+        let load_interval = plan.scenario.load_of(&plan.scenario.arms[self.arm_of(trial)]);
+        let program = self.program(trial, &settings, &target);
+        if let Some(adapter) = clients::adapter(&settings) {
+            self.facts.clients.extend(adapter.locked_versions());
+        }
+        let program = program.map(Box::new);
+        let beats = self.beats(trial, server);
+        let jobs = plan.scenario.jobs.clone();
+        let open = Command::Open { trial, target, settings, load_interval, program, beats, jobs, worker };
+        self.tell_host(trial, &open);
+        if let Some(reaper) = plan.scenario.reaper.as_ref().filter(|reaper| reaper.inside_the_worker) {
+            let command = self.reap(reaper, Some(trial));
+            self.tell_host(trial, &command);
+        }
+    }
+
     pub(super) fn open_all(&mut self) {
         let plan = self.plan;
         if let Some(settings) = &plan.scenario.reaper {
-            let first = plan::first_sweep(plan.scenario.seed, settings.interval);
-            let url = |b: &Broker| format!("redis://{}:{}@{}", b.user, b.password, b.admin());
-            let redis = self.lab.broker(BrokerKind::Redis).filter(|_| keys(settings)).map(url);
-            for reaper in &self.reapers {
-                let reap = Command::Reap { settings: settings.clone(), first, redis: redis.clone() };
-                self.children[*reaper].send(&reap);
-            }
+            self.again.strikes_from(self.clock.now() + plan::first_sweep(plan.scenario.seed, settings.interval));
+            self.let_reapers_sweep();
         }
         for trial in &plan.trials {
-            let settings = Box::new(plan.scenario.arms[trial.arm].settings.clone());
-            let target = self.target(trial.id, trial.server, settings.subject.broker());
-            let load_interval = plan.scenario.load_of(&plan.scenario.arms[trial.arm]);
-            let program = self.program(trial.id, &settings, &target);
-            if let Some(adapter) = clients::adapter(&settings) {
-                self.facts.clients.extend(adapter.locked_versions());
-            }
-            let program = program.map(Box::new);
-            let beats = self.beats(trial.id, trial.server);
-            let jobs = plan.scenario.jobs.clone();
-            let open = Command::Open { trial: trial.id, target, settings, load_interval, program, beats, jobs };
-            self.children[trial.arm].send(&open);
-            if plan.scenario.load_of(&plan.scenario.arms[trial.arm]).is_some()
-                && plan.scenario.arms[trial.arm].settings.is_ready_by_message()
-            {
+            self.open(trial.id, Worker::default());
+            let arm = &plan.scenario.arms[trial.arm];
+            if plan.scenario.load_of(arm).is_some() && arm.settings.is_ready_by_message() {
                 self.carry_out(Order::StartLoad { trial: trial.id, first_due: None });
             }
         }

@@ -31,6 +31,7 @@ use crate::scenario::{Act, BrokerKind, Settings};
 use crate::store::{EventLog, LOGS, MemoryUse, RunDir, StoreError};
 use crate::subject::protocol::{Command, Routing, Target, Task};
 use crate::units::{Offset, Pace, TrialId, seconds};
+use std::collections::HashMap;
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -40,6 +41,8 @@ use thiserror::Error;
 
 /// The embedded peer's name among the children.
 const PEER: &str = "peer";
+/// The reapers' name.
+const REAPER: &str = "reaper";
 /// The proxies' names begin with this.
 const PROXY: &str = "proxy";
 /// How long connections may take to be consuming before their trials are void.
@@ -99,6 +102,13 @@ struct Run<'a> {
     /// For children that are started in the course of the run.
     sender: Sender<Message>,
     restarts: Restarts,
+    /// The worker of each trial, where it is a process of its own.
+    workers: HashMap<TrialId, usize>,
+    again: StartedAgain,
+    /// Where the tasks are written down.
+    store: Option<String>,
+    /// The socket of the provider at which effects are made.
+    provider: Option<String>,
     facts: Facts,
 }
 
@@ -262,14 +272,18 @@ impl<'a> Run<'a> {
             inbox,
             sender: sender.clone(),
             restarts: Restarts::default(),
+            workers: HashMap::new(),
+            again: StartedAgain::default(),
+            store: None,
+            provider: None,
             facts,
         };
         for broker in &run.lab.brokers {
             let sender = sender.clone();
             on_end(broker.pid(), move || _ = sender.send(Message::BrokerEnded)).map_err(harness("broker"))?;
         }
-        run.start_children(job, &sender)?;
-        run.ask(Request::Brokers(run.broker_pids()));
+        run.start_children(job)?;
+        run.name_targets();
         let alarms = run.lab.brokers.iter().filter_map(Broker::alarm).collect();
         run.ask(Request::Alarms(Alarms::new(alarms)));
         run.ask(Request::Proxies(run.proxy_pids()));
@@ -310,7 +324,10 @@ impl<'a> Run<'a> {
                 }
                 Ok(Message::Child(index, ChildNews::Hello(versions))) => {
                     self.facts.clients.extend(versions);
-                    hello[index] = true;
+                    match hello.get_mut(index) {
+                        Some(heard) => *heard = true,
+                        None => self.worker_or_reaper_is_back(index),
+                    }
                 }
                 Ok(Message::Child(index, ChildNews::Garbled(text))) => {
                     return Err(EngineError::Harness(format!(
@@ -325,6 +342,8 @@ impl<'a> Run<'a> {
                     let status = self.children[index].status();
                     orders.extend(self.child_ended(index, &status, events, tracker.as_mut())?);
                 }
+                Ok(Message::StartAgain(act, trials)) => self.start_again(act, trials)?,
+                Ok(Message::Answers(result)) => self.answers(result)?,
                 Ok(Message::Interrupt) => interrupted = true,
                 Ok(Message::BrokerEnded) => self.check_brokers()?,
                 Err(Nothing::Timeout | Nothing::Disconnected) => {}
@@ -418,6 +437,7 @@ impl<'a> Run<'a> {
     /// had queued again.
     fn note(&mut self, event: &Event) {
         let Some(trial) = event.trial else { return };
+        self.again.note(trial, &event.kind);
         match &event.kind {
             Kind::Connected { tuple, .. } => {
                 self.registry.add(*tuple, trial);
@@ -425,9 +445,9 @@ impl<'a> Run<'a> {
             }
             Kind::Relayed { tuple, upstream } => self.registry.relayed(*tuple, *upstream),
             Kind::Ready { .. } => {
-                let arm = self.arm_of(trial);
+                let host = self.host_of(trial);
                 for (attempt, tuple) in self.outside.open(trial) {
-                    self.children[arm].send(&Command::Inspect { trial, attempt, tuple });
+                    self.children[host].send(&Command::Inspect { trial, attempt, tuple });
                 }
             }
             Kind::FaultApplied { tuple, after, .. } => {
@@ -463,17 +483,29 @@ impl<'a> Run<'a> {
         events: &mut EventLog,
         tracker: Option<&mut Tracker<'_>>,
     ) -> Result<Vec<Order>, EngineError> {
-        let (Some(tracker), true) = (tracker, index < self.plan.scenario.arms.len()) else {
+        let hosted: Vec<TrialId> = match self.former_or_worker(index) {
+            Some(trial) => vec![trial],
+            // It was killed on purpose and serves no trial of its own.
+            None if self.may_be_killed(index) => return Ok(Vec::new()),
+            None if self.plan.scenario.has_worker_processes() => Vec::new(),
+            None => self.plan.trials.iter().filter(|trial| trial.arm == index).map(|trial| trial.id).collect(),
+        };
+        let (Some(tracker), false) = (tracker, hosted.is_empty()) else {
             return Err(EngineError::Harness(format!("{} ended early: {status}", self.children[index].name())));
         };
         let mut orders = Vec::new();
-        for trial in self.plan.trials.iter().filter(|t| t.arm == index) {
+        for trial in hosted {
             let kind = Kind::SubjectExited { status: status.to_string() };
-            let event = Event::of_trial(self.clock.now(), Source::Harness, trial.id, kind);
+            let event = Event::of_trial(self.clock.now(), Source::Harness, trial, kind);
             events.append(&event).map_err(store)?;
             orders.extend(tracker.on_event(&event));
         }
         Ok(orders)
+    }
+
+    /// The child that hosts a trial's subject: its arm's, or one of its own.
+    fn host_of(&self, trial: TrialId) -> usize {
+        self.workers.get(&trial).copied().unwrap_or_else(|| self.arm_of(trial))
     }
 
     /// Orders name trials of the plan, so the fall-back is never taken.
@@ -485,6 +517,11 @@ impl<'a> Run<'a> {
         if let Some(requests) = &self.requests {
             let _ = requests.send(request);
         }
+    }
+
+    fn tell_host(&mut self, trial: TrialId, command: &Command) {
+        let host = self.host_of(trial);
+        self.children[host].send(command);
     }
 
     fn carry_out(&mut self, order: Order) {
@@ -516,14 +553,10 @@ impl<'a> Run<'a> {
                     routing,
                 });
             }
-            Order::Fill(trial) => {
-                let arm = self.arm_of(trial);
-                self.children[arm].send(&Command::Fill { trial });
-            }
-            Order::Call(trial) => {
-                let arm = self.arm_of(trial);
-                self.children[arm].send(&Command::Call { trial });
-            }
+            Order::Fill(trial) => self.tell_host(trial, &Command::Fill { trial }),
+            Order::Call(trial) => self.tell_host(trial, &Command::Call { trial }),
+            Order::HaltAt(trial, point, from) => self.tell_host(trial, &Command::HaltAt { trial, point, from }),
+            Order::GoOn(trial) => self.tell_host(trial, &Command::GoOn { trial }),
             Order::Cut { trial, at, tuple } => {
                 let Some(planned) = self.plan.trial(trial) else { return };
                 let scenario = &self.plan.scenario;
@@ -536,8 +569,8 @@ impl<'a> Run<'a> {
             Order::End { trial, why } => {
                 self.ask(Request::Finish { trial, why });
                 self.outside.end(trial);
-                let arm = self.arm_of(trial);
-                self.children[arm].send(&Command::Close { trial });
+                self.tell_host(trial, &Command::Close { trial });
+                self.tell_what_the_store_knows(trial);
                 if let Some(producer) = self.producer {
                     self.children[producer].send(&Command::Close { trial });
                 }
@@ -546,12 +579,15 @@ impl<'a> Run<'a> {
     }
 }
 
+#[path = "again.rs"]
+mod again;
 #[path = "closing.rs"]
 mod closing;
 #[path = "opening.rs"]
 mod opening;
 #[path = "restarts.rs"]
 mod restarts;
+use again::StartedAgain;
 use opening::{database, is_command, vhost};
 use restarts::Restarts;
 #[path = "spec.rs"]

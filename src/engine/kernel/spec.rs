@@ -22,7 +22,9 @@ pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
         nofile: NOFILE,
         router: RouterNs::Current,
         proxied: proxied(&job.plan),
-        namespaces_only: does(&job.plan, Act::needs_namespaces),
+        namespaces_only: does(&job.plan, Act::needs_namespaces)
+            // Who is nobody's child here can't be started again.
+            || scenario.faults.iter().any(|f| f.act.is_some_and(Act::starts_again) && f.duration.get().is_some()),
         standby: does(&job.plan, |act| act == Act::FailOver),
         middlebox: middlebox(&job.plan),
         // A virtual host each: clients of one virtual host talk to each other.

@@ -4,8 +4,8 @@
 //! The tracker only decides what to do next and when a trial can't tell anything new.
 
 use crate::events::{Event, Kind, Source, Tuple};
-use crate::plan::Plan;
-use crate::scenario::{Act, BrokerKind, Scope, Trigger};
+use crate::plan::{self, Plan};
+use crate::scenario::{Act, BrokerKind, Fault, Scope, Trigger};
 use crate::units::{Offset, TrialId};
 use std::time::Duration;
 
@@ -23,6 +23,10 @@ pub enum Order {
     Fill(TrialId),
     /// Let this trial's client make its synchronous call: the cut is in force.
     Call(TrialId),
+    /// Let this trial's worker stand still at that point of the next task that it begins from then on.
+    HaltAt(TrialId, Trigger, Offset),
+    /// Let it go on: the fault is in force.
+    GoOn(TrialId),
     /// Put the fault in force at the given time.
     Cut {
         /// The trial.
@@ -67,7 +71,7 @@ struct State {
     applied: Option<Offset>,
     /// From when on a cut was ordered that tells the client by itself, perhaps before the harness hears that it was done.
     told_from: Option<Offset>,
-    /// From when on the next delivery brings the cut.
+    /// From when on the next delivery brings the cut, or the next task that comes to a point of its work.
     awaits: Option<Offset>,
     /// When the connection should have been silent for long enough to be forgotten, if it carries nothing.
     idle_at: Option<Offset>,
@@ -156,9 +160,13 @@ impl<'a> Tracker<'a> {
                 }
             }
             Kind::Ready { .. } if state.noticed => state.recovered = true,
-            Kind::Delivered { attempt: 0, .. } if state.awaits.is_some_and(|from| event.offset >= from) => {
+            Kind::Delivered { attempt: 0, .. } | Kind::Halted { attempt: 0, .. }
+                if awaited(event, self.plan.scenario.faults[trial.fault].trigger)
+                    && state.awaits.is_some_and(|from| event.offset >= from) =>
+            {
                 state.awaits = None;
                 if let Some(tuple) = state.tuple {
+                    state.told_from = told_from(&self.plan.scenario.faults[trial.fault], event.offset);
                     orders.push(Order::Cut { trial: id, at: event.offset, tuple });
                 }
             }
@@ -183,14 +191,27 @@ impl<'a> Tracker<'a> {
                     orders.push(Order::Call(id));
                 }
                 let fault = &self.plan.scenario.faults[trial.fault];
+                if fault.trigger.is_some_and(Trigger::halts) {
+                    orders.push(Order::GoOn(id));
+                }
                 if let Some(duration) = fault.duration.get() {
                     orders.push(Order::Heal { trial: id, at: *after + duration });
                 }
             }
             Kind::FaultHealed { after, .. } => {
                 let repeat = self.plan.scenario.faults[trial.fault].repeat;
+                let act = self.plan.scenario.faults[trial.fault].act;
                 if let Some(repeat) = repeat.filter(|repeat| state.times < repeat.times) {
-                    orders.push(Order::Again { trial: id, at: *after + repeat.pause, time: state.times + 1 });
+                    let time = state.times + 1;
+                    // What concerns everybody comes at one moment for all.
+                    let whose = act.is_none_or(|act| !act.hits_all()).then_some(id);
+                    let pause = match act {
+                        Some(act) if act.starts_again() => {
+                            plan::lives_for(self.plan.scenario.seed, whose, time, repeat.pause)
+                        }
+                        _ => repeat.pause,
+                    };
+                    orders.push(Order::Again { trial: id, at: *after + pause, time });
                 }
             }
             Kind::FaultRepeated { after, .. } => {
@@ -199,6 +220,10 @@ impl<'a> Tracker<'a> {
                     orders.push(Order::Heal { trial: id, at: *after + duration });
                 }
             }
+            // It was killed: what becomes of its work is still to be seen.
+            Kind::SubjectExited { .. }
+                if self.plan.scenario.faults[trial.fault].act == Some(Act::KillWorker)
+                    && state.told_from.is_some_and(|from| event.offset >= from) => {}
             Kind::FaultFailed { .. } | Kind::SubjectExited { .. } => orders.extend(self.end(index, "complete")),
             Kind::KernelEnd { tuple, .. } if Some(*tuple) == state.tuple => state.kernel_end = true,
             Kind::BrokerEnd { tuple, .. } if Some(*tuple) == state.tuple && event.source == Source::Broker => {
@@ -259,8 +284,11 @@ impl<'a> Tracker<'a> {
             state.idle_at = fault.idle.map(|idle| at + idle);
             if fault.trigger == Some(Trigger::InFlight) {
                 state.awaits = Some(at);
+            } else if let Some(point) = fault.trigger.filter(|trigger| trigger.halts()) {
+                state.awaits = Some(at);
+                orders.push(Order::HaltAt(trial.id, point, at));
             } else {
-                state.told_from = fault.act.is_some_and(Act::ends_processes).then_some(at);
+                state.told_from = told_from(fault, at);
                 orders.push(Order::Cut { trial: trial.id, at, tuple });
             }
         }
@@ -314,6 +342,20 @@ impl<'a> Tracker<'a> {
         }
         Some(Order::End { trial: self.plan.trials[index].id, why })
     }
+}
+
+/// Whether it is what the cut waits for.
+fn awaited(event: &Event, trigger: Option<Trigger>) -> bool {
+    match &event.kind {
+        Kind::Halted { .. } => trigger.is_some_and(Trigger::halts),
+        _ => trigger == Some(Trigger::InFlight),
+    }
+}
+
+/// From when on a client may tell of its end, or come to it, because of a cut that was ordered for then.
+fn told_from(fault: &Fault, at: Offset) -> Option<Offset> {
+    let tells = |act: Act| act.ends_processes() || act == Act::KillWorker;
+    fault.act.is_some_and(tells).then_some(at)
 }
 
 #[cfg(test)]
