@@ -32,5 +32,6 @@ mod reaper;
 mod rootless;
 mod supervisor;
 mod support;
+mod tls;
 mod vm;
 mod written;
