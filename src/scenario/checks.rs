@@ -73,7 +73,7 @@ pub(super) fn load(
     let unaware = behind_tls && settings.read_timeout.get().is_some() && options.source("connect_timeout").is_none();
     if let Some(source) = options.source("read_timeout").filter(|_| unaware) {
         let text = "does nothing behind TLS: Python's ssl reads on through SO_RCVTIMEO; there py-amqp's `connect_timeout` bounds each read";
-        findings.warn(source.at("read_timeout"), &source.name("read_timeout"), text.to_string());
+        findings.warn(source.at("read_timeout"), source.name("read_timeout"), text);
     }
     let (Some(timeout), every) = (settings.read_bound().get(), heard) else { return };
     if every.is_none_or(|every| every >= timeout) {
