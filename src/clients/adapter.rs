@@ -51,6 +51,9 @@ pub struct Adapter {
     pub env: BTreeMap<String, String>,
     /// An arm's options by the client's own names.
     pub options: BTreeMap<String, String>,
+    /// What the client has to be told where its connections are encrypted: its own options by their paths, with `{ca_file}` to
+    /// fill in.
+    pub tls: BTreeMap<String, Value>,
     /// What the client's own options claim to do to the socket: by name, the column of the effective options.
     pub claims: BTreeMap<String, String>,
     /// The lock file's text; empty where nothing is installed.
@@ -109,6 +112,8 @@ pub struct Where {
     pub password: String,
     /// The socket of the task's proof.
     pub effects: PathBuf,
+    /// The authority's certificate, where the connection is encrypted.
+    pub ca_file: Option<PathBuf>,
     /// The log.
     pub log: PathBuf,
 }
@@ -210,6 +215,7 @@ fn own(line: &CommandLine, kind: SubjectKind) -> Adapter {
         versions: Vec::new(),
         env: line.env.clone(),
         options: BTreeMap::new(),
+        tls: BTreeMap::new(),
         claims: BTreeMap::new(),
         lock: "",
         scripts: &[],
@@ -253,6 +259,7 @@ fn parse(
         versions: words("versions")?,
         env: table("env"),
         options: table("options"),
+        tls: mixed(document.get("tls")),
         claims: table("claims"),
         lock,
         scripts,
@@ -272,7 +279,26 @@ fn queue_arguments(settings: &Settings, queue: &str) -> Map<String, Value> {
     all
 }
 
+/// A table of texts, numbers and switches.
+fn mixed(table: Option<&Item>) -> BTreeMap<String, Value> {
+    let Some(table) = table.and_then(Item::as_table_like) else { return BTreeMap::new() };
+    let value = |item: &Item| -> Option<Value> {
+        let text = item.as_str().map(Value::from);
+        text.or_else(|| item.as_bool().map(Value::from)).or_else(|| item.as_integer().map(Value::from))
+    };
+    table.iter().filter_map(|(key, item)| Some((key.to_string(), value(item)?))).collect()
+}
+
 impl Adapter {
+    /// What says that it consumes. Behind TLS nobody hears what a client sends, so there it is a connection.
+    #[must_use]
+    pub fn ready(&self, settings: &Settings) -> ReadyWhen {
+        match &self.ready {
+            ReadyWhen::Consumes if settings.tls => ReadyWhen::Connections(1),
+            known => known.clone(),
+        }
+    }
+
     /// Names and versions of what `run.json` shows, from the lock file.
     #[must_use]
     pub fn locked_versions(&self) -> BTreeMap<String, String> {
@@ -292,6 +318,21 @@ impl Adapter {
         }
         for (key, value) in &settings.client {
             merge(&mut all, key, value);
+        }
+        all
+    }
+
+    /// The client's configuration in one trial: with what it has to know of TLS where the connection is encrypted.
+    fn configured(&self, settings: &Settings, place: &Where) -> Map<String, Value> {
+        let mut all = self.configuration(settings);
+        let Some(ca) = &place.ca_file else { return all };
+        let ca = BTreeMap::from([("ca_file".to_string(), ca.to_string_lossy().into_owned())]);
+        for (path, value) in &self.tls {
+            let value = match value {
+                Value::String(text) => fill(text, &ca).into(),
+                other => other.clone(),
+            };
+            put(&mut all, path, value);
         }
         all
     }
@@ -318,7 +359,7 @@ impl Adapter {
             argv: self.command.iter().map(|text| fill(text)).collect(),
             env: env.into_iter().collect(),
             cwd: self.cwd.as_ref().map(|cwd| place.started_in.join(cwd)),
-            ready: self.ready.clone(),
+            ready: self.ready(settings),
             lost: self.lost.clone(),
             words: self.words.clone(),
             done: self.done.clone(),
@@ -329,9 +370,10 @@ impl Adapter {
 
     fn braces(&self, settings: &Settings, place: &Where) -> BTreeMap<String, String> {
         let Where { broker_host: host, broker_port: port, user, password, .. } = place;
+        let s = if place.ca_file.is_some() { "s" } else { "" };
         let url = match place.broker {
-            BrokerKind::Redis => format!("redis://:{password}@{host}:{port}/{}", place.db),
-            _ => format!("amqp://{user}:{password}@{host}:{port}/{}", place.vhost),
+            BrokerKind::Redis => format!("redis{s}://:{password}@{host}:{port}/{}", place.db),
+            _ => format!("amqp{s}://{user}:{password}@{host}:{port}/{}", place.vhost),
         };
         let path = |path: &Path| path.to_string_lossy().into_owned();
         let mut all: BTreeMap<String, String> = [
@@ -345,7 +387,8 @@ impl Adapter {
             ("password", password.clone()),
             ("trial", place.trial.to_string()),
             ("effects", path(&place.effects)),
-            ("conf", Value::Object(self.configuration(settings)).to_string()),
+            ("ca_file", place.ca_file.as_deref().map(path).unwrap_or_default()),
+            ("conf", Value::Object(self.configured(settings, place)).to_string()),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_string(), value))
@@ -536,6 +579,7 @@ mod tests {
             user: "u".into(),
             password: "p".into(),
             effects: "/tmp/e".into(),
+            ca_file: None,
             log: "/run/l".into(),
         };
         let asks = settings(&[("subject", "celery"), ("client.note", "{password}")]);

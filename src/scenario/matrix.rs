@@ -40,6 +40,8 @@ pub enum OptionName {
     Effects,
     /// AMQP's largest frame.
     FrameMax,
+    /// Whether the connections are encrypted.
+    Tls,
     /// Whether the embedded peer reads what it is sent.
     PeerReads,
     /// What the path does to packets all the time.
@@ -70,7 +72,7 @@ pub enum OptionName {
 
 impl OptionName {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::ConnectTimeout,
         Self::ReadTimeout,
         Self::Keepalive,
@@ -94,6 +96,7 @@ impl OptionName {
         Self::Begins,
         Self::Effects,
         Self::FrameMax,
+        Self::Tls,
         Self::PeerReads,
         Self::Link,
         Self::Sysctl,
@@ -120,6 +123,7 @@ impl OptionName {
             Self::Begins => "begins",
             Self::Effects => "effects",
             Self::FrameMax => "frame_max",
+            Self::Tls => "tls",
             Self::PeerReads => "peer_reads",
             Self::Link => "link",
             Self::Sysctl => "sysctl",
@@ -184,6 +188,8 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
     use OptionName as O;
     use SubjectKind as S;
     match (subject, option) {
+        (S::TcpReader | S::TcpWriter, O::Tls) => Applies::No { why: "bare TCP has nothing that would encrypt it" },
+        (_, O::Tls) => Applies::Yes,
         // The user's own program: nothing is known of its options.
         (S::Command | S::CommandRedis, O::Link | O::Sysctl | O::Load | O::Client) => Applies::Yes,
         (S::Command | S::CommandRedis, _) => Applies::No {
@@ -333,10 +339,11 @@ mod tests {
         // 6 for the five of our own, read_timeout for the three that block, 4 of AMQP for each of its clients and 2 for the
         // one that blocks, work and the worker's three for the three with a broker, peer_reads for the writer, ping for Redis, 9
         // of each Celery on RabbitMQ, 8 of each on Redis, 8 of pika and aio-pika, 7 of dramatiq, 7 of each redis-py, and 4 of
-        // each command line. Of delivery: reconnect for the five of our own, 4 that are lapin's, 2 arguments of a queue for it
-        // and two Celerys, and ack and visibility_timeout on Redis.
+        // each command line; TLS for all but bare TCP. Of delivery: reconnect for the five of our own, 4 that are lapin's, 2
+        // arguments of a queue for it and two Celerys, and ack and visibility_timeout on Redis.
         let delivery = 5 + 4 + 2 * 3 + 2;
-        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 3 * 4 + 1 + 1 + 2 * 9 + 2 * 8 + 2 * 8 + 7 + 2 * 7 + 2 * 4 + delivery);
+        let own = 6 * 5 + 3 + 4 * 2 + 2 + 3 * 4 + 1 + 1;
+        assert_eq!(yes, own + 2 * 9 + 2 * 8 + 2 * 8 + 7 + 2 * 7 + 2 * 4 + 14 + delivery);
     }
 
     #[test]

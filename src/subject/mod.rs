@@ -11,6 +11,7 @@ mod amqp_blocking;
 mod amqp_frames;
 mod amqp_handshake;
 mod amqp_heartbeat;
+mod amqp_stream;
 mod amqp_ticker;
 mod amqp_wire;
 mod attempts;
@@ -40,6 +41,7 @@ mod subject_process;
 mod tasks;
 mod tcp_reader;
 mod tcp_writer;
+mod tls;
 mod topology;
 
 pub use proxy_manners::{SWALLOWS, WITHHOLDS};

@@ -156,6 +156,7 @@ pub fn settings(subject: SubjectKind) -> Settings {
         work: None,
         frame_max: None,
         peer_reads: true,
+        tls: false,
         ping: None,
         link: None,
         heartbeat_thread: None,
@@ -183,6 +184,7 @@ pub fn target(server: SocketAddrV4, trial: TrialId) -> Target {
         durable: false,
         user: String::new(),
         password: String::new(),
+        ca_file: None,
     }
 }
 

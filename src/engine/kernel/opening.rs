@@ -139,7 +139,7 @@ impl Run<'_> {
         }
         if self.lab.proxy.is_some() {
             for trial in &plan.trials {
-                let port = scenario.arms[trial.arm].settings.subject.broker().port();
+                let port = scenario.arms[trial.arm].settings.port();
                 let listen = SocketAddrV4::new(trial.server, port).to_string();
                 let (id, upstream) = (trial.id.to_string(), SocketAddrV4::new(ADMIN, port).to_string());
                 let queue = queue(plan, trial.id);
@@ -167,6 +167,7 @@ impl Run<'_> {
         self.lab.brokers.iter().map(Broker::pid).chain(peers).collect()
     }
 
+    /// Where a broker is for somebody of the run's own: at its plain listener.
     pub(super) fn target(&self, trial: TrialId, server: std::net::Ipv4Addr, kind: BrokerKind) -> Target {
         let login = self.lab.broker(kind).map(|b| (b.user.clone(), b.password.clone()));
         let (user, password) = login.unwrap_or_default();
@@ -181,7 +182,16 @@ impl Run<'_> {
             durable: self.plan.scenario.durable,
             user,
             password,
+            ca_file: None,
         }
+    }
+
+    /// Where the client of a trial finds its broker.
+    pub(super) fn target_of(&self, trial: &plan::Trial) -> Target {
+        let settings = &self.plan.scenario.arms[trial.arm].settings;
+        let ca_file = self.lab.certificates.as_ref().filter(|_| settings.tls).map(|files| files.ca.clone());
+        let plain = self.target(trial.id, trial.server, settings.subject.broker());
+        Target { server: SocketAddrV4::new(trial.server, settings.port()), ca_file, ..plain }
     }
 
     /// How the worker of a trial gives signs of life.
@@ -208,6 +218,7 @@ impl Run<'_> {
             user: target.user.clone(),
             password: target.password.clone(),
             effects: work_dir().join("clients").join(trial.to_string()).join("effects"),
+            ca_file: target.ca_file.clone(),
             log: self.job.out.join(LOGS).join(format!("trial-{trial}.log")),
         };
         Some(adapter.program(settings, &place))
@@ -226,16 +237,16 @@ impl Run<'_> {
     /// Lets one trial's subject open its connection, and the reaper inside it sweep.
     pub(super) fn open(&mut self, trial: TrialId, worker: Worker) {
         let plan = self.plan;
-        let Some(server) = plan.trial(trial).map(|planned| planned.server) else { return };
+        let Some(planned) = plan.trial(trial) else { return };
         let settings = Box::new(self.settings_of(trial).clone());
-        let target = self.target(trial, server, settings.subject.broker());
+        let target = self.target_of(planned);
         let load_interval = plan.scenario.load_of(&plan.scenario.arms[self.arm_of(trial)]);
         let program = self.program(trial, &settings, &target);
         if let Some(adapter) = clients::adapter(&settings) {
             self.facts.clients.extend(adapter.locked_versions());
         }
         let program = program.map(Box::new);
-        let beats = self.beats(trial, server);
+        let beats = self.beats(trial, planned.server);
         let jobs = plan.scenario.jobs.clone();
         let open = Command::Open { trial, target, settings, load_interval, program, beats, jobs, worker };
         self.tell_host(trial, &open);

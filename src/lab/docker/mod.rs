@@ -194,6 +194,7 @@ pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Re
         clients: seats.arms.into_iter().map(|seat| seat.ns).collect(),
         brokers,
         database: None,
+        certificates: None,
         links: super::links::Links::default(),
         place: Place::Docker(containers),
     })
