@@ -175,6 +175,7 @@ fn predictions(plan: &Plan) -> Vec<String> {
 fn fault_line(fault: &crate::scenario::Fault) -> String {
     let scope = match fault.scope {
         Scope::Flow => "this connection only",
+        Scope::Pair => "everything between the client's address and the broker's, reconnects too",
         Scope::Host => "the client's address, reconnects too",
     };
     let mut healed =
@@ -191,6 +192,7 @@ fn fault_line(fault: &crate::scenario::Fault) -> String {
         (None, Some(Trigger::AfterHeartbeat)) => {
             "on the first segment from the broker after a uniform phase".to_string()
         }
+        (None, Some(Trigger::Reconnect)) => "on the reconnect after a RST at a uniform phase".to_string(),
         (None, None) => "at a uniform phase".to_string(),
     };
     let name = fault.name();

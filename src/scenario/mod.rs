@@ -12,6 +12,7 @@ mod fallback;
 mod fault;
 mod faults;
 mod gates;
+mod injection;
 mod keys;
 mod link;
 pub mod matrix;
@@ -33,6 +34,7 @@ pub use command::{CommandLine, ReadyWhen};
 pub use docs::reference;
 pub use error::{Place, ScenarioError, ScenarioErrors};
 pub use fault::{Act, Directions, Fault, Repeat, Scope, Trigger};
+pub use injection::Injection;
 pub use link::Link;
 pub use middlebox::Middlebox;
 pub use model::{
@@ -40,7 +42,7 @@ pub use model::{
     NoWorse, Published, ReaperGeneration, ReaperSettings, Reference, Scenario, Settings, SubjectKind, SyncCall,
     TaskStoreKind, Tasks,
 };
-pub use read::{ListEntry, from_sets, list_entry, read, read_bytes};
+pub use read::{ListEntry, from_sets, list_entry, read, read_bytes, refuse_distorted};
 pub use schema::schema;
 pub use sysctl::range as sysctl_range;
 pub use table::{MAX_ARMS, MAX_TRIALS};

@@ -99,7 +99,9 @@ pub(super) fn read(key: &Key, value: &Value) -> Result<(Val, Option<String>), Pr
             Some(trigger) => plain(Val::Trigger(trigger)),
             None => match duration(&value.node) {
                 Ok(time) => plain(Val::Phase(Some(time))),
-                Err(problem) => Err(here(format!("{problem}, or `uniform`, `in-flight`, `after-heartbeat`"))),
+                Err(problem) => {
+                    Err(here(format!("{problem}, or `uniform`, `in-flight`, `after-heartbeat`, `reconnect`")))
+                }
             },
         },
         (Kind::Profile, Node::Text(text)) => {

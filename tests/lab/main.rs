@@ -12,6 +12,7 @@ mod clients;
 mod common;
 mod docker;
 mod fault;
+mod firewall;
 mod inspect;
 mod inspect_finds;
 mod inspect_harmless;

@@ -7,7 +7,7 @@ use halfopen::host::clock::Clock;
 use halfopen::observe::{
     KernelEnd, KernelEnds, PolledEnd, PolledEnds, SockDiag, States, TraceRecord, TraceWhat, Tracepoints, Unavailable,
 };
-use halfopen::scenario::{Directions, Scope};
+use halfopen::scenario::{Directions, Injection, Scope};
 use halfopen::units::Offset;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -117,7 +117,14 @@ fn both_sources_agree_on_the_death_by_keepalive() {
     echo(&mut connection);
     let snapshot = diag.get(connection.tuple).expect("a look").expect("the socket");
     let applied = table
-        .cut(Cut { trial: 0, tuple: connection.tuple, scope: Scope::Flow, drop: BOTH, lease: None })
+        .cut(Cut {
+            trial: 0,
+            tuple: connection.tuple,
+            scope: Scope::Flow,
+            drop: BOTH,
+            injection: Injection::Router,
+            lease: None,
+        })
         .expect("the cut");
     let age_s = f64::from(snapshot.last_data_recv_ms.min(snapshot.last_ack_recv_ms)) / 1e3;
     assert!(snapshot.timer == 2 && snapshot.state == ESTABLISHED, "a keepalive timer runs: {snapshot:?}");
@@ -191,7 +198,16 @@ fn unsent_and_unread_bytes_are_seen() {
     while far.get(connection.tuple.reversed()).expect("a look").expect("the far end").unacked > 0 {
         assert!(lab.clock.now() < deadline, "the client's kernel never acknowledged");
     }
-    table.cut(Cut { trial: 0, tuple: connection.tuple, scope: Scope::Flow, drop: BOTH, lease: None }).expect("the cut");
+    table
+        .cut(Cut {
+            trial: 0,
+            tuple: connection.tuple,
+            scope: Scope::Flow,
+            drop: BOTH,
+            injection: Injection::Router,
+            lease: None,
+        })
+        .expect("the cut");
     connection.near.write_all(b"lost bytes").expect("the kernel takes it");
     let snapshot = diag.get(connection.tuple).expect("a look").expect("the socket");
     assert_eq!((snapshot.rqueue, snapshot.wqueue, snapshot.unacked), (6, 10, 1), "{snapshot:?}");
