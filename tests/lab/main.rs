@@ -31,6 +31,7 @@ mod proxies;
 mod reap;
 mod reaper;
 mod rootless;
+mod scenarios;
 mod supervisor;
 mod support;
 mod vm;
