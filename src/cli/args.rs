@@ -105,6 +105,13 @@ pub struct RunArgs {
     /// sysctl.tcp_retries2=8, hz=1000 or kernel=6.1; the run itself is not changed
     #[arg(long, value_name = "KEY=VALUE")]
     pub assume: Vec<String>,
+    /// Run cuts that the subject's own kernel notices, or that answer: what they measure is not a half-open connection, and
+    /// the run says so wherever it is shown
+    #[arg(long)]
+    pub allow_distorted: bool,
+    /// What drops and counts the packets, for --lab netns
+    #[arg(long, value_enum, default_value_t = FirewallName::Nftables)]
+    pub firewall: FirewallName,
     /// Guests side by side, for several scenarios with --lab vm
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: u32,
@@ -117,6 +124,19 @@ pub struct RunArgs {
     /// Print the summary as JSON instead of tables
     #[arg(long)]
     pub json: bool,
+}
+
+/// Values of `--firewall`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FirewallName {
+    /// Sets with counters, leases, and all profiles
+    Nftables,
+    /// Whichever kind the machine calls iptables: cuts that drop, and stay
+    Iptables,
+    /// The same over nf_tables
+    IptablesNft,
+    /// The same over xtables
+    IptablesLegacy,
 }
 
 /// Arguments of `conformance`.
@@ -235,7 +255,7 @@ pub struct CompareArgs {
     /// A metric whose doubt leaves the comparison open as well [default: the mean stuck time, else the mean time to detect]
     #[arg(long, value_name = "METRIC")]
     pub gate: Vec<String>,
-    /// Differences between the sides that are meant: fault, horizon, load, lab, mode, kernel, versions, machine
+    /// Differences between the sides that are meant: fault, distortion, horizon, load, lab, mode, kernel, versions, machine
     #[arg(long, value_name = "WHAT,…", value_delimiter = ',', value_parser = super::compare::what)]
     pub allow: Vec<crate::report::compare::What>,
     /// Race the detections against such a reaper, for example 1200s/120s [default: the scenario's]

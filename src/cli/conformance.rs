@@ -2,7 +2,7 @@
 //!
 //! It only runs scenarios as `run` does, each into a run directory of its own, and compares what is recorded there.
 
-use super::args::{ConformanceArgs, EngineName, LabName, RunArgs};
+use super::args::{ConformanceArgs, EngineName, FirewallName, LabName, RunArgs};
 use super::exit::{Exit, Failure};
 use super::run::{Ready, carry_out, preflight, prepare_text, read_text, real_sockets_only};
 use super::{pretty, print};
@@ -130,6 +130,9 @@ fn in_lab(lab: LabName, args: &ConformanceArgs, out: &Path) -> Result<Vec<LabRun
         dry_run: false,
         max_time: None,
         assume: Vec::new(),
+        // What is distorted agrees with no model.
+        allow_distorted: false,
+        firewall: FirewallName::Nftables,
         jobs: 1,
         kernel: args.kernel.clone(),
         vm_mode: super::vm::ModeArg::InfCpu,

@@ -21,6 +21,15 @@ pub(super) fn prepare(plan: &Plan) -> Result<DockerSpec, Failure> {
         );
         return Err(Failure::new(Exit::Cannot, text));
     }
+    if let Some(fault) = plan.scenario.faults.iter().find(|fault| !fault.injection.is_faithful()) {
+        let text = format!(
+            "fault `{}`: `{}` is done to the subject's own network or by a router, and this lab leaves its containers alone and \
+             has a bridge; run it with --lab netns or vm",
+            fault.name(),
+            fault.injection
+        );
+        return Err(Failure::new(Exit::Cannot, text));
+    }
     let others = plan.scenario.arms.iter().any(|arm| arm.settings.subject.is_command());
     let image = broker.image.first().map(String::as_str);
     docker::ensure_images(&broker.kinds, image, others, &mut |text| say!("halfopen: {text}"))

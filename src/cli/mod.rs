@@ -19,6 +19,7 @@ mod docker;
 mod doctor;
 mod engine;
 mod exit;
+mod firewall;
 mod guest;
 mod inspect;
 mod inspect_serve;

@@ -1,11 +1,11 @@
 //! `halfopen run`: reads and plans everything first, then carries out one scenario after the other.
 
-use super::args::{EngineName, LabName, RunArgs};
+use super::args::{EngineName, FirewallName, LabName, RunArgs};
 use super::exit::{Exit, Failure};
 use super::guest::{Guest, run_in_guest};
 use super::jobs::side_by_side;
 use super::redact::redact;
-use super::{baseline, machine, pretty, print};
+use super::{baseline, firewall, machine, pretty, print};
 use crate::clients;
 use crate::engine::job::{FACTS_FILE, Facts, JOB_FILE, Job};
 use crate::engine::kernel::descriptors;
@@ -53,6 +53,12 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     }
     names_differ(&all)?;
     if args.engine == EngineName::Model {
+        if args.firewall != FirewallName::Nftables {
+            return Err(Failure::new(
+                Exit::Usage,
+                "--firewall is about real packets, and --engine model has none; remove one of the two",
+            ));
+        }
         return run_simulated(&all, args);
     }
     if args.lab == LabName::Docker {
@@ -60,6 +66,7 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
         names_differ(&all)?;
     }
     all.iter().try_for_each(real_sockets_only)?;
+    all.iter().try_for_each(|ready| firewall::check(&ready.path, &ready.plan, args))?;
     let total: Duration = all.iter().map(|r| r.plan.estimate).sum();
     if let Some(max) = args.max_time.filter(|max| total > *max) {
         let text = format!(
@@ -188,7 +195,10 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
         true => Some(format!("arm `{}`: {}", arm.name, arm.settings.subject)),
         false => Some(format!("arm `{}`: {}", arm.name, option(arm)?)),
     });
-    let real_only = |fault: &&Fault| fault.act.is_some() || fault.repeat.is_some() || fault.trigger.is_some();
+    let real_only = |fault: &&Fault| {
+        let more = fault.act.is_some() || fault.repeat.is_some() || fault.trigger.is_some();
+        more || !fault.injection.is_faithful()
+    };
     let fault = scenario.faults.iter().find(real_only).map(|fault| format!("fault `{}`", fault.name()));
     let liveness = scenario.reaper.as_ref().is_some_and(|reaper| reaper.liveness.is_some() || reaper.reapers > 1);
     let reaper = liveness.then(|| "[reaper]: the rule `liveness`, or several reapers,".to_string());
@@ -255,6 +265,10 @@ fn prepare(path: &Path, args: &RunArgs) -> Result<Ready, Failure> {
 /// Reads and plans a scenario; `able_only` leaves out the arms that the kernel it will run on can't carry out.
 pub(super) fn prepare_text(path: &Path, text: String, args: &RunArgs, able_only: bool) -> Result<Ready, Failure> {
     let mut scenario = parse(path, &text)?;
+    if !args.allow_distorted {
+        scenario::refuse_distorted(&path.display().to_string(), &text)
+            .map_err(|errors| Failure::new(Exit::Usage, errors.to_string()))?;
+    }
     let mut machine = match (args.engine, args.lab) {
         (EngineName::Model, _) => machine::reference(),
         (EngineName::Kernel, LabName::Vm) => machine::guest(),
@@ -405,6 +419,7 @@ fn supervised(dir: &RunDir, ready: &Ready, args: &RunArgs) -> Result<(Ended, Opt
         out: out.clone(),
         environments: ready.environments.clone(),
         docker: ready.docker.clone(),
+        firewall: firewall::kind(args.firewall),
         started_in: std::env::current_dir().map_err(|e| harness(&e))?,
         progress: true,
     };

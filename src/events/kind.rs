@@ -160,6 +160,18 @@ pub enum Kind {
         /// The connection's name.
         tuple: Tuple,
     },
+    /// The harness ended the connection at the broker's end, with a RST, so that the client reconnects.
+    HungUp {
+        /// The connection's name.
+        tuple: Tuple,
+        /// Clock reading before the kernel was asked.
+        before: Offset,
+        /// Clock reading after its answer.
+        after: Offset,
+        /// What the router had counted for the trial as the cut came wholly into force: the RST, and what was cut before.
+        #[serde(default)]
+        counted: Counters,
+    },
     /// The options that the kernel says are set.
     Options {
         /// Which attempt.

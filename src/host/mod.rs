@@ -10,6 +10,7 @@ pub mod clock;
 pub mod conntrack;
 pub mod guest;
 pub mod init;
+pub mod iptables;
 pub mod journal;
 pub mod mailbox;
 pub mod netem;

@@ -31,7 +31,7 @@ pub use alarm::Alarm;
 pub use broker::{Broker, Patience, Waiter};
 pub use certificates::{Certificates, MAX_NAMES};
 pub use error::LabError;
-pub use netns::{ADMIN, ArmNet, BoxNet, PRODUCER, RouterNs, STANDBY, TO_SERVERS};
+pub use netns::{ADMIN, ArmNet, BoxNet, MAX_OWN_LINKS, PRODUCER, RouterNs, STANDBY, TO_SERVERS, own_link_of};
 pub use postgres::Postgres;
 pub use running::{Running, Seat, Status};
 

@@ -185,6 +185,7 @@ fn predictions(plan: &Plan) -> Vec<String> {
 fn fault_line(fault: &crate::scenario::Fault) -> String {
     let scope = match fault.scope {
         Scope::Flow => "this connection only",
+        Scope::Pair => "everything between the client's address and the broker's, reconnects too",
         Scope::Host => "the client's address, reconnects too",
     };
     let word = if fault.act.is_some_and(Act::starts_again) { "started again" } else { "healed" };
@@ -209,6 +210,7 @@ fn fault_line(fault: &crate::scenario::Fault) -> String {
         (None, Some(Trigger::AfterCommit)) => {
             "between the commit of the first task after a uniform phase and its acknowledgement".to_string()
         }
+        (None, Some(Trigger::Reconnect)) => "on the reconnect after a RST at a uniform phase".to_string(),
         (None, None) => "at a uniform phase".to_string(),
     };
     let name = fault.name();

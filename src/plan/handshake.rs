@@ -2,7 +2,7 @@
 
 use super::model::{LeftOut, Plan, Window};
 use super::predict::{Machine, REACTION};
-use crate::scenario::{Arm, BrokerKind, Scenario, Scope};
+use crate::scenario::{Arm, BrokerKind, Scenario};
 use crate::timers::kernel::blocking::poll_timeout;
 use crate::timers::kernel::syn::SynTimer;
 use crate::timers::{KernelVersion, sysctl_since};
@@ -33,13 +33,13 @@ pub fn leave_out(scenario: &mut Scenario, kernel: Option<KernelVersion>) -> Vec<
 /// Bare TCP only: the broker's clients wait for more than the kernel's handshake.
 pub(super) fn unanswered(plan: &Plan, machine: &Machine) -> Vec<Option<Window>> {
     let scenario = &plan.scenario;
-    if !scenario.faults.iter().any(|fault| fault.scope == Scope::Host && !fault.is_control()) {
+    if !scenario.faults.iter().any(|fault| !fault.scope.lets_reconnect() && !fault.is_control()) {
         return Vec::new();
     }
     scenario.arms.iter().map(|arm| attempt(arm, machine)).collect()
 }
 
-fn attempt(arm: &Arm, machine: &Machine) -> Option<Window> {
+pub(super) fn attempt(arm: &Arm, machine: &Machine) -> Option<Window> {
     let settings = &arm.settings;
     // A lost SYN is repeated all the same, so the link changes nothing of an attempt that is never answered.
     if settings.subject.broker() != BrokerKind::None {

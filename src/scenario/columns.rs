@@ -51,7 +51,7 @@ pub(super) const COLUMNS: &[(&str, Column)] = &[
     ("broker", Column::Text),
     ("lab", Column::Text),
     ("fault", Column::Text),
-    ("scope", Column::Words(&["flow", "host"])),
+    ("scope", Column::Words(&["flow", "pair", "host", "all"])),
     ("conn_id", Column::Text),
     ("local", Column::Text),
     ("peer", Column::Text),

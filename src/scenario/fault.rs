@@ -1,5 +1,6 @@
 //! What a fault is: an impairment profile in a scope, at a phase, for a time, perhaps again and again.
 
+use super::injection::{self, Injection};
 use super::middlebox::Middlebox;
 use crate::units::Setting;
 use serde::{Deserialize, Serialize};
@@ -28,16 +29,34 @@ impl Directions {
 pub enum Scope {
     /// This connection only; a reconnect gets through.
     Flow,
-    /// Everything between this client's address and the broker's: reconnects are cut too.
+    /// Everything between this client's address and the broker's, whatever the ports: reconnects are cut too.
+    Pair,
+    /// Everything of this client's address, whoever the other end is: its host is off the network.
     Host,
 }
 
 impl Scope {
+    /// All scopes, in the order of the documentation.
+    pub const ALL: [Self; 3] = [Self::Flow, Self::Pair, Self::Host];
+
+    /// The scope of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.name() == name)
+    }
+
+    /// Whether a reconnect gets through.
+    #[must_use]
+    pub fn lets_reconnect(self) -> bool {
+        self == Self::Flow
+    }
+
     /// The name in files and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Flow => "flow",
+            Self::Pair => "pair",
             Self::Host => "host",
         }
     }
@@ -272,12 +291,21 @@ pub enum Trigger {
     AfterEffect,
     /// It stands between its own store's commit and the acknowledgement.
     AfterCommit,
+    /// The reconnect of a client whose first connection the harness ends at the phase, at the broker's end and with a RST: the
+    /// cut falls on the new connection.
+    Reconnect,
 }
 
 impl Trigger {
     /// All triggers, in the order of the documentation.
-    pub const ALL: [Self; 5] =
-        [Self::InFlight, Self::AfterHeartbeat, Self::BeforeEffect, Self::AfterEffect, Self::AfterCommit];
+    pub const ALL: [Self; 6] = [
+        Self::InFlight,
+        Self::AfterHeartbeat,
+        Self::BeforeEffect,
+        Self::AfterEffect,
+        Self::AfterCommit,
+        Self::Reconnect,
+    ];
 
     /// The name in files.
     #[must_use]
@@ -288,6 +316,7 @@ impl Trigger {
             Self::BeforeEffect => "before-effect",
             Self::AfterEffect => "after-effect",
             Self::AfterCommit => "after-commit",
+            Self::Reconnect => "reconnect",
         }
     }
 
@@ -326,6 +355,9 @@ pub struct Fault {
     /// The middlebox forgets a connection that was silent for this long, by itself; `None` lets it forget at the phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<Duration>,
+    /// Where and how the profile's drops are made.
+    #[serde(default, skip_serializing_if = "injection::is_usual")]
+    pub injection: Injection,
     /// What is cut.
     pub scope: Scope,
     /// Healed after this long.

@@ -2,10 +2,11 @@
 
 use super::error::Findings;
 use super::fault::{Act, Fault, Repeat, Scope, Trigger};
+use super::injection::Injection;
 use super::model::{Arm, BrokerKind, ReaperSettings, SubjectKind, TaskStoreKind};
 use super::value::Val;
 use super::walk::Fields;
-use super::{middlebox, profile};
+use super::{injection, middlebox, profile};
 use crate::units::{Setting, print_duration};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
         _ => (None, None),
     };
     let duration = fields.setting("duration").unwrap_or(Setting::None);
+    let injection = fields.text("injection").and_then(Injection::named).unwrap_or_default();
     let fault = Fault {
         name: fields.text("name").unwrap_or(&profile).to_string(),
         profile,
@@ -26,10 +28,11 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
         act: known.act,
         middlebox: known.middlebox,
         idle: fields.time("idle"),
-        scope: match known.act {
-            Some(Act::VanishHost) => Scope::Host,
-            _ if fields.text("scope") == Some("host") => Scope::Host,
-            _ => Scope::Flow,
+        injection,
+        scope: match (known.act, injection::scope(injection)) {
+            (Some(Act::VanishHost), _) => Scope::Host,
+            (_, Some(own)) => own,
+            _ => fields.text("scope").and_then(Scope::named).unwrap_or(Scope::Flow),
         },
         duration,
         repeat: if known.act.is_some_and(|act| !act.heals() && !act.starts_again()) {
@@ -46,6 +49,7 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
     check_phase(fields, &fault, findings);
     check_healing(fields, &fault, findings);
     middlebox::check(fields, &fault, findings);
+    injection::check(fields, &fault, findings);
     Some(fault)
 }
 
@@ -106,12 +110,14 @@ fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
     }
     let written = fields.text("scope");
     let misplaced = match fault.act {
-        Some(Act::VanishHost) if written == Some("flow") => Some("takes its address with it: reconnects are cut too"),
-        Some(Act::SwallowProxy | Act::WithholdReply) if written == Some("host") => {
+        Some(Act::VanishHost) if written.is_some_and(|scope| scope != "host") => {
+            Some("takes its address with it: reconnects are cut too")
+        }
+        Some(Act::SwallowProxy | Act::WithholdReply) if written.is_some_and(|scope| scope != "flow") => {
             Some("concerns the connections that are there: a new one gets through")
         }
         Some(act) if act.hits_worker() && written.is_some() => Some("is done to a process and cuts nothing"),
-        Some(Act::FailOver) if written == Some("host") => {
+        Some(Act::FailOver) if written.is_some_and(|scope| scope != "flow") => {
             Some("leaves the address to another host: reconnects reach it")
         }
         _ => None,
@@ -299,6 +305,26 @@ pub(super) fn processes(
             );
             findings.error(fields.at("at"), fields.name("at"), problem);
         }
+    }
+}
+
+/// A cut of a reconnect needs a client whose attempts are told, and nothing beside the cut.
+pub(super) fn reconnecting(faults: &[(&Fields, &Fault)], arms: &[(&Fields, &Arm)], findings: &mut Findings) {
+    let outside = arms.iter().find(|(_, arm)| arm.settings.subject.is_command());
+    for (fields, fault) in faults.iter().filter(|(_, fault)| fault.trigger == Some(Trigger::Reconnect)) {
+        let problem = if fault.profile != "blackhole" || !fault.injection.is_faithful() {
+            "`reconnect` is a phase of `blackhole` alone; write another phase".to_string()
+        } else if fault.duration != Setting::None {
+            "`reconnect` stands to the end of the trial; remove `duration`".to_string()
+        } else if let Some((_, arm)) = outside {
+            format!(
+                "`reconnect` needs a subject that tells its attempts, and that of arm `{}` is watched from outside; remove it",
+                arm.name
+            )
+        } else {
+            continue;
+        };
+        findings.error(fields.at("at"), fields.name("at"), problem);
     }
 }
 

@@ -13,6 +13,7 @@ mod fallback;
 mod fault;
 mod faults;
 mod gates;
+mod injection;
 mod keys;
 mod link;
 pub mod matrix;
@@ -37,6 +38,7 @@ pub use delivery::{Backoff, Delivery, Exchange, Format, Job, job_of};
 pub use docs::reference;
 pub use error::{Place, ScenarioError, ScenarioErrors};
 pub use fault::{Act, Directions, Fault, Repeat, Scope, Trigger};
+pub use injection::Injection;
 pub use link::Link;
 pub use middlebox::Middlebox;
 pub use model::{
@@ -44,7 +46,7 @@ pub use model::{
     NoWorse, Published, ReaperGeneration, ReaperSettings, Reference, Scenario, Settings, SubjectKind, SyncCall,
     TaskStoreKind, Tasks,
 };
-pub use read::{ListEntry, from_sets, list_entry, read, read_bytes};
+pub use read::{ListEntry, from_sets, list_entry, read, read_bytes, refuse_distorted};
 pub use routing::{DEFAULT_QUEUE, Match, glob, topic};
 pub use schema::schema;
 pub use sysctl::range as sysctl_range;

@@ -7,6 +7,7 @@ use super::fallback;
 use super::fault::Fault;
 use super::faults;
 use super::gates;
+use super::injection::Injection;
 use super::keys::nearest;
 use super::link;
 use super::middlebox;
@@ -44,6 +45,29 @@ pub fn read(path_label: &str, text: &str) -> Result<Scenario, ScenarioErrors> {
             problem: "could not be read".to_string(),
         }])),
     }
+}
+
+/// Refuses what would measure the harness instead of a half-open connection: a black hole that is made on the subject's own
+/// side of its kernel, or that answers.
+///
+/// # Errors
+/// Each such fault with its place, what it distorts and by how much, and the mend. A text that is no scenario has none.
+pub fn refuse_distorted(path_label: &str, text: &str) -> Result<(), ScenarioErrors> {
+    let (mut findings, mut unread) = (Findings::default(), Findings::default());
+    if let Some(entries) = tree::from_toml(text, &mut unread) {
+        for fields in sections(&entries, text.len(), &mut unread).faults {
+            let injection = fields.text("injection").and_then(Injection::named).unwrap_or_default();
+            if let Some(why) = injection.distortion() {
+                let problem = format!(
+                    "`{injection}` ({}) is not what a path does to packets: {why}; write `router`, or run it with \
+                     --allow-distorted, which labels the run",
+                    injection.words()
+                );
+                findings.error(fields.at("injection"), fields.name("injection"), problem);
+            }
+        }
+    }
+    findings.finish(&Source::File { label: path_label, text }).map(drop)
 }
 
 /// Reads a scenario from bytes, which need not be UTF-8.
@@ -249,6 +273,9 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
             options.check_command(load_interval.is_some() && arm.load, findings);
         }
         checks::trials(own, &all.scenario, arm.trials, all.faults.len(), findings);
+    }
+    if faults.len() == all.faults.len() {
+        faults::reconnecting(&all.faults.iter().zip(&faults).collect::<Vec<_>>(), &read, findings);
     }
     if !all.load.flawed {
         faults::heard(&all.faults, &read, findings);

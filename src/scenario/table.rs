@@ -1,6 +1,7 @@
 //! The one table of the scenario file's keys. Reading, unknown-key errors, `halfopen schema` and `docs/scenario.md`
 //! all come from here; a key exists when it is in this table.
 
+use super::injection::Injection;
 use super::keys::{Key, Kind, Limits, Repeat, Section};
 use super::options::HEARTBEAT;
 pub(super) use super::options::{KEEPALIVE, OPTIONS};
@@ -182,12 +183,21 @@ const FAULT: &[Key] = &[
     ),
     optional(
         "scope",
-        Kind::Choice(&["flow", "host"]),
+        Kind::Choice(&["flow", "pair", "host"]),
         "`flow`",
         "scope = \"flow\"",
-        "What is cut: this connection (`flow`), or everything between the client's address and the broker's, reconnects \
-         too (`host`).",
+        "What is cut: this connection (`flow`); everything between the client's address and the broker's, whatever the ports, \
+         reconnects too (`pair`); or everything of the client's address, whoever the other end is (`host`).",
         &[],
+    ),
+    optional(
+        "injection",
+        Kind::Choice(&Injection::NAMES),
+        "`router`",
+        "injection = \"router\"",
+        "Where and how a `blackhole` is made. All but `router` are distorted, since the subject's own kernel notices them: `run` \
+         refuses them without `--allow-distorted`, and labels the run with it (docs/faults.md).",
+        &["where", "inject", "place", "location"],
     ),
     optional(
         "at",
@@ -198,7 +208,9 @@ const FAULT: &[Key] = &[
          it and then waits for the next delivery, so that the cut finds it unacknowledged; `after-heartbeat` waits for \
          the next segment from the broker; `before-effect`, `after-effect` (and before the worker's own commit) and \
          `after-commit` (and before the acknowledgement) wait until a worker stands at that point of the next task that \
-         it begins, where it stays until the fault is in force.",
+         it begins, where it stays until the fault is in force; `reconnect` has the broker's kernel end the connection with a \
+         RST and cuts the new one: before its SYN gets through with `scope = \"pair\"` or `\"host\"`, as soon as the client \
+         says that it stands with `\"flow\"`.",
         &["phase"],
     ),
     optional(

@@ -22,6 +22,7 @@ use redis::{
 };
 use socket2::SockRef;
 use std::net::SocketAddrV4;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -124,14 +125,35 @@ fn attempt_once(trial: &Trial, attempt: u32, place: &mut Option<Place<'_>>) -> E
 ///
 /// In the lab each trial has a server address of its own and one look is enough; where several connections share the
 /// address, the server is asked which of them this one is.
+///
+/// Whoever else looks at this moment holds duplicates, which are of the same connection and no reason to ask: behind a proxy or
+/// a NAT the server knows it by another name. And one that has just been reset has no peer any more, so that it is not found:
+/// then the connection itself says why.
 fn identify(connection: &mut Connection, server: SocketAddrV4) -> RedisResult<Option<(Tuple, EffectiveOptions)>> {
-    let mut found = socket::find_all(server);
+    let mut found = connections_to(server);
+    if found.is_empty() {
+        redis::cmd("PING").query::<String>(connection)?;
+        found = connections_to(server);
+    }
     if found.len() > 1 {
         let info: String = redis::cmd("CLIENT").arg("INFO").query(connection)?;
         let local = info.split(' ').find_map(|field| field.strip_prefix("addr=")).and_then(|text| text.parse().ok());
-        found.retain(|(tuple, _)| Some(tuple.local) == local);
+        if found.iter().any(|(tuple, _)| Some(tuple.local) == local) {
+            found.retain(|(tuple, _)| Some(tuple.local) == local);
+        }
     }
     Ok(found.pop().map(|(tuple, own)| (tuple, socket::effective(SockRef::from(&own)))))
+}
+
+/// One descriptor for each connection to a server, the one with the highest number last.
+fn connections_to(server: SocketAddrV4) -> Vec<(Tuple, OwnedFd)> {
+    let mut found: Vec<(Tuple, OwnedFd)> = Vec::new();
+    for (tuple, own) in socket::find_all(server) {
+        if found.iter().all(|(known, _)| *known != tuple) {
+            found.push((tuple, own));
+        }
+    }
+    found
 }
 
 fn pop_until_it_ends(trial: &Trial, attempt: u32, connection: &mut Connection, wait_s: f64) -> (Offset, Cause) {

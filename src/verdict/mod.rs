@@ -9,6 +9,7 @@
 mod assurance;
 mod certificate;
 mod connections;
+mod distorted;
 pub mod gate;
 mod gate_sample;
 mod messages;

@@ -229,6 +229,10 @@ fn why_not(first: &Attempt) -> String {
 fn watcher_of(case: &Case<'_>, t: &Timeline, first: &Attempt, outcome: Outcome) -> &'static str {
     match (outcome, &first.notice) {
         (Outcome::Void, _) => watcher::UNKNOWN,
+        // The reconnect under test never stood.
+        (Outcome::Detected, Some((_, cause))) if first.failed.is_some() => {
+            watcher::of_failed_attempt(cause, &case.arm.settings)
+        }
         (Outcome::Detected, Some((at, cause))) => {
             let (settings, since) = (&case.arm.settings, t.applied.map(|a| a.before));
             match watcher::of_notice(cause, first, settings, since) {

@@ -100,6 +100,7 @@ impl Setup {
             profile: self.fault.clone(),
             middlebox: None,
             idle: None,
+            injection: halfopen::scenario::Injection::Router,
             act: (self.fault == "frozen-broker").then_some(Act::FreezeBroker),
             repeat: self.times.map(|times| Repeat { times, pause: Duration::from_secs(3) }),
             trigger: None,

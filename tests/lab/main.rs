@@ -13,6 +13,7 @@ mod common;
 mod deaths;
 mod docker;
 mod fault;
+mod firewall;
 mod inspect;
 mod inspect_finds;
 mod inspect_harmless;

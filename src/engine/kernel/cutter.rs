@@ -7,13 +7,14 @@ use super::Message;
 use super::actor::{Actor, Proof};
 use super::addresses::Addresses;
 use super::alarms::Alarms;
+use super::distorted::Distorted;
 use crate::events::{Counters, Event, Kind, Source, Tuple};
-use crate::fault::{Applied, Cut, FaultTable, TrialReading};
+use crate::fault::{Applied, Cut, Table, TrialReading};
 use crate::host::clock::Clock;
 use crate::host::conntrack::Conntrack;
 use crate::host::mailbox::{Nothing, Receiver, Sender};
 use crate::observe::SockDiag;
-use crate::scenario::{Act, Directions, Fault, Scope, Trigger};
+use crate::scenario::{Act, Directions, Fault, Injection, Scope, Trigger};
 use crate::units::{Offset, Pace, TrialId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
@@ -36,6 +37,8 @@ pub struct What {
     pub idle: bool,
     /// What is forgotten stays forgotten.
     pub strict: bool,
+    /// Where and how it is dropped.
+    pub injection: Injection,
 }
 
 impl What {
@@ -50,6 +53,7 @@ impl What {
             after_segment: (fault.trigger == Some(Trigger::AfterHeartbeat)).then_some(horizon),
             idle: fault.idle.is_some(),
             strict: fault.middlebox.is_some_and(|middlebox| !middlebox.loose),
+            injection: fault.injection,
         }
     }
 }
@@ -71,6 +75,20 @@ pub enum Request {
         /// What is done to it.
         what: What,
         /// Index of the client namespace whose `sock_diag` knows the connection.
+        client: usize,
+    },
+    /// End the connection at the broker's end, with a RST, at an instant; in a scope that cuts reconnects too, cut them before
+    /// the client can make one.
+    HangUp {
+        /// The trial.
+        trial: TrialId,
+        /// When.
+        at: Offset,
+        /// The connection.
+        tuple: Tuple,
+        /// What is done to it.
+        what: What,
+        /// Index of the client namespace.
         client: usize,
     },
     /// Cut once more, after a heal, at an instant.
@@ -120,6 +138,7 @@ pub enum Request {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     Cut(usize),
+    HangUp(usize),
     Heal(TrialId),
     Again(TrialId, u32),
 }
@@ -133,6 +152,9 @@ struct Planned {
     at: Offset,
 }
 
+#[path = "hang_up.rs"]
+mod hang_up;
+
 #[path = "forgetful.rs"]
 mod forgetful;
 use forgetful::Forgetful;
@@ -140,7 +162,7 @@ use forgetful::Forgetful;
 /// The thread's state.
 pub struct Cutter {
     clock: Clock,
-    table: FaultTable,
+    table: Table,
     sock_diag: Vec<SockDiag>,
     /// The brokers' ends of the connections.
     far_ends: SockDiag,
@@ -157,6 +179,8 @@ pub struct Cutter {
     own_actors: HashMap<TrialId, Actor>,
     /// The middlebox' memory, where there is one.
     middlebox: Option<Forgetful>,
+    /// What is done on the clients' own side, where somebody asked for that.
+    distorted: Distorted,
     /// Trials whose fault is in force and whose first drop has not been seen, with the time of their cut.
     undropped: BTreeMap<TrialId, Offset>,
     in_force: HashMap<TrialId, bool>,
@@ -182,7 +206,7 @@ impl Cutter {
     /// A cutter over an installed table; `sock_diag` has one handle a client namespace, `far_ends` is the brokers'.
     pub fn new(
         clock: Clock,
-        table: FaultTable,
+        table: Table,
         sock_diag: Vec<SockDiag>,
         far_ends: SockDiag,
         addresses: Addresses,
@@ -203,6 +227,7 @@ impl Cutter {
             proxies: HashMap::new(),
             own_actors: HashMap::new(),
             middlebox: None,
+            distorted: Distorted::default(),
             undropped: BTreeMap::new(),
             in_force: HashMap::new(),
             finished: HashSet::new(),
@@ -217,8 +242,14 @@ impl Cutter {
         self
     }
 
+    /// With clients whose own network can be taken from them.
+    pub fn distorting(mut self, distorted: Distorted) -> Self {
+        self.distorted = distorted;
+        self
+    }
+
     /// Serves requests until their sender is gone; returns the table for an orderly close.
-    pub fn serve(mut self, requests: &Receiver<Request>) -> FaultTable {
+    pub fn serve(mut self, requests: &Receiver<Request>) -> Table {
         loop {
             let next_cut = self.due.peek().map(|Reverse((at, _))| *at);
             let request = match next_cut.into_iter().chain(self.next_look()).min() {
@@ -271,6 +302,10 @@ impl Cutter {
                     }
                 }
             }
+            Request::HangUp { trial, at, tuple, what, client } => {
+                self.planned.push(Planned { trial, tuple, what, client, at });
+                self.due.push(Reverse((at, Due::HangUp(self.planned.len() - 1))));
+            }
             Request::Again { trial, at, time } => self.due.push(Reverse((at, Due::Again(trial, time)))),
             Request::Heal { trial, at } => self.due.push(Reverse((at, Due::Heal(trial)))),
             Request::Shared(roots, whose) => self.actor = Actor::new(roots, whose),
@@ -299,6 +334,7 @@ impl Cutter {
             let Some(Reverse((_, due))) = self.due.pop() else { return };
             match due {
                 Due::Cut(index) => self.cut(index),
+                Due::HangUp(index) => self.hang_up(index),
                 Due::Heal(trial) => self.heal(trial),
                 Due::Again(trial, time) => self.again(trial, time),
             }
@@ -341,6 +377,7 @@ impl Cutter {
             }
             Some(Act::ForgetEntry) => self.forget(trial, tuple, what, forgotten),
             Some(act) => self.actor.act(self.clock, act),
+            None if what.injection.is_local() => self.distort(trial, tuple, what, client),
             None => self.install(trial, tuple, what),
         };
         let kind = match applied {
@@ -363,6 +400,14 @@ impl Cutter {
         let cut = self.install(trial, tuple, what)?;
         self.addresses.vanish(trial, *tuple.peer.ip())?;
         Ok(Applied { before: cut.before, after: self.clock.now() })
+    }
+
+    /// The client's own side first, then the router: from then on it counts whether anything gets there.
+    fn distort(&mut self, trial: TrialId, tuple: Tuple, what: What, client: usize) -> Result<Applied, String> {
+        let before = self.clock.now();
+        self.distorted.act(trial, tuple, what.injection, client)?;
+        let cut = self.install(trial, tuple, what)?;
+        Ok(Applied { before, after: cut.after })
     }
 
     /// Makes the broker's host forget a connection, and where another one takes over, gives that the address. The path is
@@ -417,13 +462,13 @@ impl Cutter {
 
     /// Puts the trial's elements in their sets: those that count, and those that drop.
     fn install(&mut self, trial: TrialId, tuple: Tuple, what: What) -> Result<Applied, String> {
-        let What { scope, drop, lease, .. } = what;
-        self.table.cut(Cut { trial, tuple, scope, drop, lease }).map_err(|error| error.to_string())
+        let What { scope, drop, lease, injection, .. } = what;
+        self.table.cut(Cut { trial, tuple, scope, drop, injection, lease }).map_err(|error| error.to_string())
     }
 
     /// Says what a look at the broker's processes shows, for a trial whose fault lies there.
-    fn prove(&self, trial: TrialId) {
-        if let Some(Proof { what, holds }) = self.addresses.proof(trial) {
+    fn prove(&mut self, trial: TrialId) {
+        for Proof { what, holds } in self.addresses.proof(trial).into_iter().chain(self.distorted.proof(trial)) {
             self.say(trial, Kind::Proof { what, holds });
         }
         if let Some(act) = self.acts.get(&trial).filter(|_| self.in_force.get(&trial) == Some(&true)) {

@@ -9,6 +9,7 @@ mod alarms;
 mod children;
 mod cutter;
 mod descriptors;
+mod distorted;
 mod heard;
 mod looks;
 mod observers;

@@ -5,17 +5,18 @@ use super::addresses::Addresses;
 use super::alarms::Alarms;
 use super::children::{Child, ChildNews};
 use super::cutter::{Cutter, Request, What};
+use super::distorted::Distorted;
 use super::looks::Told;
 use super::observers::Observers;
 use super::outside::Outside;
 use super::owned::Owned;
-use super::place;
+use super::place::{self, work_dir};
 use super::registry::Registry;
 use super::tracker::{Order, Tracker};
 use crate::clients::{self, Program, Where};
 use crate::engine::job::{Facts, Job};
 use crate::events::{Event, Kind, Source, Tuple};
-use crate::fault::FaultTable;
+use crate::fault::Table;
 use crate::host::clock::Clock;
 use crate::host::conntrack::Conntrack;
 use crate::host::guest::in_user_mode_linux;
@@ -27,13 +28,12 @@ use crate::lab::{ADMIN, Broker, Lab, LabError, Patience, Seat};
 use crate::observe::{Door, SockDiag};
 use crate::plan::{self, Plan};
 use crate::reaper::{Place, TaskStore};
-use crate::scenario::{Act, BrokerKind, Settings};
+use crate::scenario::{Act, BrokerKind, Injection, Settings, Trigger};
 use crate::store::{EventLog, LOGS, MemoryUse, RunDir, StoreError};
 use crate::subject::protocol::{Command, Routing, Target, Task};
 use crate::units::{Offset, Pace, TrialId, seconds};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddrV4;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -94,7 +94,7 @@ struct Run<'a> {
     /// Indices of the reapers among the children.
     reapers: Vec<usize>,
     requests: Option<Sender<Request>>,
-    cutter: Option<JoinHandle<FaultTable>>,
+    cutter: Option<JoinHandle<Table>>,
     registry: Registry,
     observers: Observers,
     outside: Outside,
@@ -180,11 +180,6 @@ fn lab_error(error: LabError) -> EngineError {
     }
 }
 
-/// A private, writable directory, gone with the run.
-fn work_dir() -> PathBuf {
-    std::env::var_os("HALFOPEN_WORK_DIR").map_or_else(std::env::temp_dir, Into::into)
-}
-
 /// Whether a fault of the plan does something of the kind.
 fn does(plan: &Plan, what: impl Fn(Act) -> bool) -> bool {
     plan.scenario.faults.iter().any(|fault| fault.act.is_some_and(&what))
@@ -215,8 +210,9 @@ impl<'a> Run<'a> {
             facts.sources.extend(broker.unlike_stock.iter().map(|what| format!("start of {}: {what}", broker.kind)));
         }
         facts.sources.extend(lab.notes().iter().cloned());
+        facts.sources.extend(job.firewall.map(|kind| format!("cuts: {kind}, in the table mangle")));
         let layout = layout(plan);
-        let table = place::install_table(layout, &lab, clock).map_err(|e| EngineError::Cannot(e.to_string()))?;
+        let table = place::install_table(layout, job, &lab, clock).map_err(|e| EngineError::Cannot(e.to_string()))?;
         let diags = || -> Result<Vec<SockDiag>, EngineError> {
             lab.clients.iter().map(|ns| SockDiag::open(ns).map_err(|e| EngineError::Cannot(e.to_string()))).collect()
         };
@@ -235,7 +231,8 @@ impl<'a> Run<'a> {
         facts.sources.extend(observers.sources());
         facts.sources.extend(rights());
         let mut far_ends = SockDiag::open(&lab.server).map_err(|e| EngineError::Cannot(e.to_string()))?;
-        if does(plan, Act::forgets) {
+        let ends = plan.scenario.faults.iter().any(|fault| fault.trigger == Some(Trigger::Reconnect));
+        if ends || does(plan, Act::forgets) {
             far_ends.can_destroy().map_err(|e| EngineError::Cannot(e.to_string()))?;
         }
         let (requests, orders) = mailbox();
@@ -243,7 +240,12 @@ impl<'a> Run<'a> {
         let addresses = Addresses::new(lab.router.clone());
         let tracked = layout.middlebox.map(|_| Conntrack::open(&lab.router)).transpose();
         let tracked = tracked.map_err(|e| EngineError::Cannot(format!("connection tracking: {e}")))?;
-        let cutter = Cutter::new(clock, table, diags()?, far_ends, addresses, sender.clone()).through(tracked);
+        let injections: BTreeSet<Injection> = plan.scenario.faults.iter().map(|fault| fault.injection).collect();
+        let injections: Vec<Injection> = injections.into_iter().collect();
+        let distorted = Distorted::new(&lab.clients, &injections, clock);
+        let distorted = distorted.map_err(|e| EngineError::Cannot(format!("a distorted cut: {e}")))?;
+        let cutter = Cutter::new(clock, table, diags()?, far_ends, addresses, sender.clone());
+        let cutter = cutter.through(tracked).distorting(distorted);
         let cutter = std::thread::Builder::new()
             .name("cutter".into())
             .spawn(move || {
@@ -562,6 +564,12 @@ impl<'a> Run<'a> {
                 let scenario = &self.plan.scenario;
                 let what = What::of(&scenario.faults[planned.fault], scenario.horizon);
                 self.ask(Request::Cut { trial, at, tuple, what, client: planned.arm });
+            }
+            Order::HangUp { trial, at, tuple } => {
+                let Some(planned) = self.plan.trial(trial) else { return };
+                let scenario = &self.plan.scenario;
+                let what = What::of(&scenario.faults[planned.fault], scenario.horizon);
+                self.ask(Request::HangUp { trial, at, tuple, what, client: planned.arm });
             }
             Order::Again { trial, at, time } => self.ask(Request::Again { trial, at, time }),
             Order::Heal { trial, at } => self.ask(Request::Heal { trial, at }),

@@ -3,15 +3,22 @@
 use super::*;
 use crate::fault::{Layout, NAT_OUTSIDE};
 use crate::lab::{ArmNet, BoxNet, LabSpec, RouterNs};
-use crate::scenario::TaskStoreKind;
+use crate::scenario::{Injection, TaskStoreKind};
 
 /// The lab of a job.
 pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
     let scenario = &job.plan.scenario;
+    // Of one arm those under a certain injection.
+    let under = |index: usize, injection: Injection| {
+        let trials = job.plan.trials.iter().filter(move |t| t.arm == index);
+        trials.filter(move |t| scenario.faults.get(t.fault).is_some_and(|f| f.injection == injection))
+    };
     let arms = scenario.arms.iter().enumerate().map(|(index, arm)| ArmNet {
         name: arm.name.clone(),
         sysctl: arm.settings.sysctl.clone(),
         link: arm.settings.link,
+        own_links: under(index, Injection::ClientLink).map(|t| (t.client, t.server)).collect(),
+        own_addresses: under(index, Injection::ClientAddress).map(|t| t.client).collect(),
         pairs: job.plan.trials.iter().filter(|t| t.arm == index).map(|t| (t.client, t.server)).collect(),
     });
     LabSpec {
@@ -40,9 +47,9 @@ pub(super) fn proxied(plan: &Plan) -> bool {
     does(plan, Act::in_proxy)
 }
 
-/// What the table has to have for the plan's faults. All of a run's faults agree on the middlebox.
+/// What the table has to have for the plan's faults.
 pub(super) fn layout(plan: &Plan) -> Layout {
-    Layout { middlebox: plan.scenario.faults.iter().find_map(|fault| fault.middlebox) }
+    Layout::of(&plan.scenario.faults)
 }
 
 fn middlebox(plan: &Plan) -> Option<BoxNet> {

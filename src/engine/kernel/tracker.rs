@@ -5,7 +5,7 @@
 
 use crate::events::{Event, Kind, Source, Tuple};
 use crate::plan::{self, Plan};
-use crate::scenario::{Act, BrokerKind, Fault, Scope, Trigger};
+use crate::scenario::{Act, BrokerKind, Fault, Trigger};
 use crate::units::{Offset, TrialId};
 use std::time::Duration;
 
@@ -34,6 +34,15 @@ pub enum Order {
         /// When.
         at: Offset,
         /// The connection under test.
+        tuple: Tuple,
+    },
+    /// End the connection at the broker's end, with a RST, so that the client reconnects into the fault.
+    HangUp {
+        /// The trial.
+        trial: TrialId,
+        /// When.
+        at: Offset,
+        /// The connection.
         tuple: Tuple,
     },
     /// Put the healed fault in force again at the given time.
@@ -73,6 +82,8 @@ struct State {
     told_from: Option<Offset>,
     /// From when on the next delivery brings the cut, or the next task that comes to a point of its work.
     awaits: Option<Offset>,
+    /// From when on the client's reconnect brings the cut.
+    reconnects: Option<Offset>,
     /// When the connection should have been silent for long enough to be forgotten, if it carries nothing.
     idle_at: Option<Offset>,
     /// How often the fault has been in force.
@@ -144,6 +155,14 @@ impl<'a> Tracker<'a> {
         let mut orders = Vec::new();
         match &event.kind {
             Kind::Connected { attempt: 0, tuple } => state.tuple = Some(*tuple),
+            Kind::Connected { attempt: 1, tuple } if state.reconnects.is_some() && state.applied.is_none() => {
+                let fault = &self.plan.scenario.faults[trial.fault];
+                // Of a wider scope the cut was there before the SYN.
+                if fault.scope.lets_reconnect() {
+                    state.tuple = Some(*tuple);
+                    orders.push(Order::Cut { trial: id, at: event.offset, tuple: *tuple });
+                }
+            }
             Kind::Ready { attempt: 0 } if !state.ready && !state.failed => {
                 state.ready = true;
                 self.opening -= 1;
@@ -171,6 +190,18 @@ impl<'a> Tracker<'a> {
                 }
             }
             Kind::Delivered { .. } | Kind::PeerReceived { .. } if state.recovered => state.through = true,
+            // The harness' own doing.
+            Kind::Notice { attempt: 0, .. } if state.reconnects.is_some() => {}
+            Kind::ConnectFailed { attempt: 1, .. } | Kind::Notice { attempt: 1, .. }
+                if state.reconnects.is_some() && !state.noticed =>
+            {
+                state.noticed = true;
+                if state.applied.is_some() {
+                    orders.push(Order::Certify(id));
+                } else {
+                    orders.extend(self.end(index, "complete"));
+                }
+            }
             Kind::Notice { attempt: 0, .. } if !state.noticed => {
                 state.noticed = true;
                 if state.applied.is_some() {
@@ -287,6 +318,9 @@ impl<'a> Tracker<'a> {
             } else if let Some(point) = fault.trigger.filter(|trigger| trigger.halts()) {
                 state.awaits = Some(at);
                 orders.push(Order::HaltAt(trial.id, point, at));
+            } else if fault.trigger == Some(Trigger::Reconnect) {
+                state.reconnects = Some(at);
+                orders.push(Order::HangUp { trial: trial.id, at, tuple });
             } else {
                 state.told_from = told_from(fault, at);
                 orders.push(Order::Cut { trial: trial.id, at, tuple });
@@ -303,6 +337,7 @@ impl<'a> Tracker<'a> {
         state
             .applied
             .or(state.awaits)
+            .or(state.reconnects)
             .or(state.idle_at)
             .filter(|_| !state.ended)
             .map(|zero| zero + self.plan.scenario.horizon)
@@ -315,7 +350,7 @@ impl<'a> Tracker<'a> {
         let fault = &self.plan.scenario.faults[trial.fault];
         let arm = &self.plan.scenario.arms[trial.arm];
         let broker = arm.settings.subject.broker();
-        let can_recover = fault.scope == Scope::Flow || fault.duration.get().is_some();
+        let can_recover = fault.scope.lets_reconnect() || fault.duration.get().is_some();
         // A real broker may still redeliver; what a bare connection lost is lost.
         let messages_tell_more =
             self.plan.scenario.load_of(arm).is_some() && (broker != BrokerKind::None || !can_recover || !state.through);
