@@ -172,10 +172,10 @@ impl Act {
         matches!(self, Self::RebootHost | Self::FailOver)
     }
 
-    /// Whether it needs a router of the run's own, or brokers that are its children: there are none on docker networks.
+    /// Whether it needs brokers that are the harness' own children, as those in containers are not.
     #[must_use]
     pub fn needs_namespaces(self) -> bool {
-        self.moves_the_address() || matches!(self, Self::RestartBroker | Self::AlarmBroker)
+        matches!(self, Self::RestartBroker)
     }
 
     /// Whether it is done to the broker's own host, so that nothing may stand between.

@@ -9,6 +9,7 @@ mod alarms;
 mod children;
 mod cutter;
 mod descriptors;
+mod foreign_log;
 mod heard;
 mod looks;
 mod observers;
@@ -33,6 +34,8 @@ pub enum Message {
     Event(Event),
     /// A socket of a client that is watched from outside changed its state.
     Socket(outside::SocketChange),
+    /// What a client had open before the run began to watch it.
+    Attached(crate::units::TrialId, Vec<crate::events::Tuple>),
     /// News of a child process, by its index.
     Child(usize, children::ChildNews),
     /// SIGINT, SIGTERM or SIGHUP.

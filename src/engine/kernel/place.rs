@@ -12,6 +12,7 @@ use crate::lab::{Lab, LabError, LabSpec, Patience, docker};
 pub fn build(job: &Job, spec: &LabSpec<'_>, patience: &Patience) -> Result<Lab, LabError> {
     match &job.docker {
         None => Lab::build(spec, patience),
+        Some(docker) if !docker.aims.is_empty() => docker::attach(&spec.run_id, &spec.work_dir, &docker.aims),
         Some(docker) => docker::build(spec, docker, patience),
     }
 }

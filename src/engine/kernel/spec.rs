@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fault::{Layout, NAT_OUTSIDE};
-use crate::lab::{ArmNet, BoxNet, LabSpec, RouterNs};
+use crate::lab::{ArmNet, BoxNet, LabSpec, RouterNs, docker};
 use crate::scenario::TaskStoreKind;
 
 /// The lab of a job.
@@ -23,6 +23,7 @@ pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
         router: RouterNs::Current,
         proxied: proxied(&job.plan),
         namespaces_only: does(&job.plan, Act::needs_namespaces),
+        routed: docker::is_routed(scenario),
         standby: does(&job.plan, |act| act == Act::FailOver),
         middlebox: middlebox(&job.plan),
         // A virtual host each: clients of one virtual host talk to each other.
