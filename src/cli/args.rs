@@ -98,6 +98,12 @@ pub struct RunArgs {
     /// The stored run for gates with no_worse_than = "baseline" [default: baselines/NAME, where it is]
     #[arg(long, value_name = "DIR")]
     pub baseline: Option<PathBuf>,
+    /// With --lab docker and a `target`: yes, the connections of these containers may be cut
+    #[arg(long)]
+    pub target_is_disposable: bool,
+    /// The longest that the containers of a `target` may be cut
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10m")]
+    pub target_max: Duration,
     /// Refuse a plan that is estimated to take longer
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub max_time: Option<Duration>,
@@ -146,8 +152,8 @@ pub struct ConformanceArgs {
     /// Scenario files [default: the built-in conformance set, scaled to a few minutes]
     #[arg(value_name = "SCENARIO")]
     pub scenarios: Vec<PathBuf>,
-    /// What is compared: model, vm, netns [default: all that this machine can run]
-    #[arg(long, value_name = "LAB,…", value_delimiter = ',', value_parser = ["model", "vm", "netns"])]
+    /// What is compared: model, vm, netns, docker [default: all that this machine can run, but docker]
+    #[arg(long, value_name = "LAB,…", value_delimiter = ',', value_parser = ["model", "vm", "netns", "docker"])]
     pub labs: Option<Vec<String>>,
     /// Settings at full length (tcp_retries2 15, keepalive 7200/75/9, 127 s of SYNs), in vm only: netns would take hours
     #[arg(long, conflicts_with = "scenarios")]
@@ -178,6 +184,7 @@ Examples:
   halfopen conformance --full-size                   timers at full length, in virtual time
   halfopen conformance --labs model,vm               without root
   halfopen conformance my.toml --trials 8 --seed 3   your own settings
+  halfopen conformance my.toml --labs netns,docker   the same in namespaces and in containers
   halfopen conformance --from runs/conformance-…     compare again what was recorded, offline
 
 A trial agrees with the model inside the window that was given for its kernel beforehand. Two labs agree where the same

@@ -14,7 +14,7 @@ use crate::host::process::nofile_within_reach;
 use crate::host::programs::Program;
 use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervise};
 use crate::host::{clock, journal, signals};
-use crate::lab::docker::DockerSpec;
+use crate::lab::docker::{self, DockerSpec};
 use crate::plan::{self, Overrides, Plan};
 use crate::scenario::{self, Arm, BrokerKind, Fault, Scenario, SubjectKind, TaskStoreKind};
 use crate::store::{LOGS, Recorded, RunDir, RunInfo, ScenarioSource};
@@ -26,16 +26,17 @@ use std::time::Duration;
 /// A scenario that is ready to run.
 #[derive(Clone)]
 pub(super) struct Ready {
-    path: PathBuf,
+    /// Its file.
+    pub(super) path: PathBuf,
     text: String,
     /// What will be done.
     pub(super) plan: Plan,
     /// Where the environments of its clients from outside are.
-    environments: BTreeMap<SubjectKind, PathBuf>,
+    pub(super) environments: BTreeMap<SubjectKind, PathBuf>,
     /// The stored run that its gates are held to.
     baseline: Option<(PathBuf, Recorded)>,
     /// The images, for the docker lab.
-    docker: Option<DockerSpec>,
+    pub(super) docker: Option<DockerSpec>,
 }
 
 /// Runs the scenarios.
@@ -52,6 +53,12 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
         all.push(prepare(path, args)?);
     }
     names_differ(&all)?;
+    let targets = all.iter().map(|ready| super::docker::allowed(&ready.path, &ready.plan, args));
+    let targets: Vec<bool> = targets.collect::<Result<_, _>>()?;
+    if all.len() > 1 && targets.contains(&true) {
+        let text = "a scenario with a `target` is run alone: what it cuts is asked for by name";
+        return Err(Failure::new(Exit::Usage, text));
+    }
     if args.engine == EngineName::Model {
         if args.firewall != FirewallName::Nftables {
             return Err(Failure::new(
@@ -81,7 +88,10 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     }
     if args.lab == LabName::Docker {
         for ready in &mut all {
-            ready.docker = Some(super::docker::prepare(&ready.plan)?);
+            ready.docker = Some(match docker::has_targets(&ready.plan) {
+                true => super::docker::aim(&mut ready.plan)?,
+                false => super::docker::prepare(&ready.plan)?,
+            });
         }
     } else {
         all.iter().try_for_each(|ready| preflight(ready, args.lab))?;
@@ -339,6 +349,17 @@ fn names_differ(all: &[Ready]) -> Result<(), Failure> {
 }
 
 fn dry_run(all: &[Ready], json: bool) -> Result<Exit, Failure> {
+    if let [one] = all
+        && docker::has_targets(&one.plan)
+    {
+        let lines = super::docker::intent(&one.plan);
+        let value = || serde_json::json!({ "scenario": one.plan.scenario.name, "cuts": lines });
+        return print(&if json {
+            pretty(&value())
+        } else {
+            format!("{}\n{}\nnothing is made, started or ended", one.path.display(), lines.join("\n"))
+        });
+    }
     let described: Vec<_> = all.iter().map(|r| (r, plan::describe(&r.plan))).collect();
     if json {
         let values: Vec<serde_json::Value> =
@@ -397,6 +418,7 @@ pub(super) fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Ex
         _ => Exit::Harness,
     };
     info.complete = exit == Exit::Held;
+    info.sources.extend(super::docker::afterwards(ready.docker.as_ref()));
     baseline::attach(&mut info, ready.baseline.as_ref());
     dir.write_run(&info).map_err(|e| harness(&e))?;
     if exit == Exit::Cannot {
@@ -426,6 +448,12 @@ fn supervised(dir: &RunDir, ready: &Ready, args: &RunArgs) -> Result<(Ended, Opt
     if let Some(docker) = job.docker.as_mut().filter(|docker| docker.others) {
         docker.shared = vec![out.join(LOGS)];
         docker.read_only = ready.environments.values().cloned().collect();
+        // Where the files of a command line of the user's own are, if they are in no image.
+        let arms = ready.plan.scenario.arms.iter().filter_map(|arm| arm.settings.command.as_ref());
+        if arms.into_iter().any(|line| line.image.is_none() && line.target.is_none()) {
+            // All of the machine is nobody's working directory.
+            docker.read_only.extend(Some(job.started_in.clone()).filter(|dir| dir.parent().is_some()));
+        }
     }
     let file = out.join(JOB_FILE);
     dir.write(JOB_FILE, &serde_json::to_vec(&job).map_err(|e| harness(&e))?).map_err(|e| harness(&e))?;
@@ -479,7 +507,7 @@ fn take_facts(out: &Path) -> Facts {
 }
 
 /// The environments of the clients from outside, made now where they are not there yet.
-fn environments(plan: &Plan) -> Result<BTreeMap<SubjectKind, PathBuf>, Failure> {
+pub(super) fn environments(plan: &Plan) -> Result<BTreeMap<SubjectKind, PathBuf>, Failure> {
     let mut all = BTreeMap::new();
     for kind in plan.scenario.arms.iter().map(|arm| arm.settings.subject) {
         let Some(adapter) = clients::adapter_of(kind).filter(|_| !all.contains_key(&kind)) else { continue };

@@ -83,6 +83,12 @@ pub struct Program {
     pub effects: PathBuf,
     /// Where its output goes, line by line with the run's clock.
     pub log: PathBuf,
+    /// Whom it runs as, in the words of its image: `USER[:GROUP]`, names or numbers; empty is whoever starts it.
+    #[serde(default)]
+    pub user: String,
+    /// Its first process, where it runs already: then nothing is started and nothing ended.
+    #[serde(default)]
+    pub attached: Option<u32>,
 }
 
 /// What the braces of an adapter stand for in one trial.
@@ -365,6 +371,8 @@ impl Adapter {
             done: self.done.clone(),
             effects: place.effects.clone(),
             log: place.log.clone(),
+            user: String::new(),
+            attached: None,
         }
     }
 

@@ -41,6 +41,7 @@ use crate::host::process::{Launch, Stream};
 use crate::host::programs::Program;
 use crate::host::secret::password;
 use crate::scenario::{BrokerKind, BrokerSettings};
+use crate::units::TrialId;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -68,8 +69,10 @@ pub struct LabSpec<'a> {
     pub router: RouterNs,
     /// Whether the trials' server addresses belong to a namespace for proxies; the brokers are behind it.
     pub proxied: bool,
-    /// Whether a fault needs what only namespaces have: a router of the run's own, brokers that are its children.
+    /// Whether a fault needs what only namespaces have: brokers that are the harness' own children.
     pub namespaces_only: bool,
+    /// With containers: whether one of them is the router between the others, as the namespaces lab always has one.
+    pub routed: bool,
     /// Whether there is a second host with the same brokers, for the servers' addresses to move to.
     pub standby: bool,
     /// The middlebox that the router is.
@@ -122,6 +125,8 @@ enum Place {
     Namespaces,
     /// Containers on a docker network.
     Docker(docker::Containers),
+    /// Containers of other people's services.
+    Attached(docker::Attached),
 }
 
 impl Lab {
@@ -196,7 +201,8 @@ impl Lab {
     pub fn path(&self) -> (Family, Option<String>) {
         match &self.place {
             Place::Namespaces => (Family::Ip, None),
-            Place::Docker(containers) => (containers.family(), Some(containers.table())),
+            Place::Docker(containers) => containers.path(),
+            Place::Attached(attached) => attached.path(),
         }
     }
 
@@ -221,11 +227,40 @@ impl Lab {
             }
             _ => {
                 let mut launch = Launch::new("/proc/self/exe").args(argv.iter().cloned());
-                launch.netns = Some(host.clone());
+                // Nobody goes into a container that was there before.
+                launch.netns = Some(host.clone()).filter(|_| !matches!(self.place, Place::Attached(_)));
                 (launch.stdin, launch.stdout, launch.stderr) = (Stream::Pipe, Stream::Pipe, Stream::Inherit);
                 launch.nofile = Some(nofile);
                 launch.spawn().map(Running::Own)
             }
+        }
+    }
+
+    /// The containers of other people's services, where the lab is made of them.
+    #[must_use]
+    fn attached(&self) -> Option<&docker::Attached> {
+        match &self.place {
+            Place::Attached(attached) => Some(attached),
+            Place::Namespaces | Place::Docker(_) => None,
+        }
+    }
+
+    /// The connections to the broker that were there before the run, of a trial whose subject was.
+    #[must_use]
+    pub fn connections(&self, trial: TrialId) -> Vec<docker::Ends> {
+        self.attached().map(|attached| attached.connections(trial)).unwrap_or_default()
+    }
+
+    /// The process of a trial whose subject was there before the run.
+    #[must_use]
+    pub fn attached_pid(&self, trial: TrialId) -> Option<u32> {
+        self.attached()?.pid(trial)
+    }
+
+    /// Hands over what a trial's container writes from now on, where it was there before the run.
+    pub fn follow(&self, trial: TrialId, each: impl FnMut(&[u8]) + Send + 'static) {
+        if let Some(attached) = self.attached() {
+            attached.follow(trial, each);
         }
     }
 

@@ -196,18 +196,22 @@ pub(super) fn build(spec: &LabSpec<'_>, clock: Clock) -> Result<Network, LabErro
     let proxy = spec.proxied.then(|| create("proxy")).transpose()?;
     let standby = spec.standby.then(|| create("standby")).transpose()?;
     let clients = spec.arms.iter().map(|arm| create(&arm.name)).collect::<Result<Vec<_>, _>>()?;
+    join(spec, Network { router, server, producer, proxy, standby, clients, links: Links::default() }, clock)
+}
 
+/// Joins namespaces that hold nothing but a loopback: links, addresses, routes, sysctls, and the arms' links.
+pub(super) fn join(spec: &LabSpec<'_>, mut network: Network, clock: Clock) -> Result<Network, LabError> {
+    let Network { router, clients, .. } = &network;
     let mut ops = base_ops();
     ops.push(sysctl("ipv4.ip_forward", 1));
-    apply(&router, &ops).map_err(LabError::Network)?;
+    apply(router, &ops).map_err(LabError::Network)?;
     if let Some(middlebox) = &spec.middlebox {
-        track(middlebox, &router)?;
+        track(middlebox, router)?;
     }
     for (ns, arm) in clients.iter().zip(&spec.arms) {
         apply(ns, &base_ops()).map_err(LabError::Network)?;
         set_sysctls(ns, arm)?;
     }
-    let mut network = Network { router, server, producer, proxy, standby, clients, links: Links::default() };
     wire(spec, &network).map_err(LabError::Network)?;
     network.links = links::shape(&spec.arms, &network.router, &network.server, clock)?;
     Ok(network)

@@ -3,6 +3,7 @@
 use super::keys::{Key, Kind};
 use super::model::SubjectKind;
 use super::table::{optional, required};
+use super::target::ComposeTarget;
 use super::value::Val;
 use super::walk::Fields;
 use serde::{Deserialize, Serialize};
@@ -88,6 +89,12 @@ pub struct CommandLine {
     pub queue: Option<String>,
     /// Whether the harness declares the queue; if not, the program does.
     pub declare: bool,
+    /// The image that it is in, with the docker lab.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// The service that it is of, where it is one that runs already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<ComposeTarget>,
 }
 
 /// The keys of the table.
@@ -107,6 +114,15 @@ pub(super) const COMMAND: &[Key] = &[
         "broker = \"redis\"",
         "What it speaks to.",
         &["kind"],
+    ),
+    optional(
+        "image",
+        Kind::Image,
+        "the lab's own",
+        "image = \"registry.example/worker:1.4\"",
+        "With `--lab docker`: the container image that the program is in. Its environment, user and working directory are the \
+         image's, and `command` follows its entry point, as with `docker run IMAGE COMMAND…`.",
+        &["container"],
     ),
     optional(
         "env",
@@ -217,6 +233,8 @@ pub(super) fn read(fields: &Fields) -> CommandLine {
         task: text("task"),
         queue: text("queue"),
         declare: fields.flag("declare").unwrap_or(false),
+        image: text("image"),
+        target: None,
     }
 }
 

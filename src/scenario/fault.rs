@@ -216,11 +216,11 @@ impl Act {
         matches!(self, Self::RebootHost | Self::FailOver)
     }
 
-    /// Whether it needs a router of the run's own, or brokers that are its children: there are none on docker networks.
+    /// Whether it needs processes that are the harness' own children, as those in containers are not.
     #[must_use]
     pub fn needs_namespaces(self) -> bool {
-        let own_children = matches!(self, Self::RestartBroker | Self::AlarmBroker | Self::KillReaper | Self::KillStore);
-        self.moves_the_address() || self.hits_worker() || own_children
+        let own_children = matches!(self, Self::RestartBroker | Self::KillReaper | Self::KillStore);
+        self.hits_worker() || own_children
     }
 
     /// Whether it is done to the process of one trial's worker, which then is a process of its own.

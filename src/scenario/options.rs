@@ -104,6 +104,15 @@ pub(super) const OPTIONS: &[Key] = &[
         &["consumer"],
     ),
     optional(
+        "target",
+        Kind::Target,
+        "none",
+        "target = { compose = \"demo\", service = \"worker\" }",
+        "Instead of `subject`, with `--lab docker` and `--target-is-disposable`: a service of an existing compose project, whose \
+         own connections to its own broker are cut and watched (docs/docker.md). Its containers are left as they were.",
+        &["compose"],
+    ),
+    optional(
         "connect_timeout",
         Kind::Setting(MILLIS),
         "`10s`",

@@ -14,6 +14,7 @@ use super::middlebox;
 use super::model::{Arm, BrokerKind, BrokerSettings, Scenario, Settings, SubjectKind};
 use super::settings::{Options, refuse_idle_defaults};
 use super::table::{self, MAX_ARMS, SECTIONS};
+use super::target;
 use super::timing;
 use super::tree::{self, Entry, Node};
 use super::value::Val;
@@ -224,7 +225,7 @@ fn unknown_section(word: &str) -> String {
 
 fn build(question: String, entries: &[Entry], end: usize, findings: &mut Findings) -> Option<Scenario> {
     let all = sections(entries, end, findings);
-    let trials = all.scenario.int("trials").and_then(|n| u32::try_from(n).ok()).unwrap_or(10);
+    let trials = all.scenario.int("trials").and_then(|n| u32::try_from(n).ok());
     let faults: Vec<Fault> = all.faults.iter().filter_map(|fields| faults::fault(fields, findings)).collect();
     faults::together(&all.faults, findings);
     if faults.len() == all.faults.len() {
@@ -242,6 +243,11 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         all.arms.iter().map(|own| (own, Options { own, defaults: &all.defaults }.subject())).collect();
     if all.arms.iter().all(|own| !own.flawed) {
         refuse_idle_defaults(&all.defaults, &subjects, findings);
+    }
+    if faults.len() == all.faults.len() {
+        let faults: Vec<(&Fields, &Fault)> = all.faults.iter().zip(&faults).collect();
+        let (arms, defaults, broker, load) = (&all.arms[..], &all.defaults, &all.broker, &all.load);
+        target::Around { arms, defaults, faults: &faults, broker, load, reaper: all.reaper.as_ref() }.check(findings);
     }
     faults::apart(&all.faults, findings);
     faults::proxied(&all.faults, subjects.iter().any(|(_, kind)| bare(*kind)), findings);
@@ -338,14 +344,18 @@ fn default_settle(longest_heartbeat: Option<Duration>) -> Duration {
     longest_heartbeat.unwrap_or_default().clamp(Duration::from_secs(1), Duration::from_secs(15))
 }
 
-fn arm(own: &Fields, defaults: &Fields, trials: u32, findings: &mut Findings) -> Option<Arm> {
+fn arm(own: &Fields, defaults: &Fields, trials: Option<u32>, findings: &mut Findings) -> Option<Arm> {
     let options = Options { own, defaults };
-    if options.source("subject").is_none() {
+    if options.source("subject").is_none() && options.target().is_none() {
         let problem = "missing; write `subject = \"lapin\"` here or in `[defaults]`";
         findings.error(own.at, own.name("subject"), problem);
     }
     let subject = options.subject()?;
-    options.refuse_impossible(subject, findings);
+    if options.target().is_none() {
+        options.refuse_impossible(subject, findings);
+    }
+    // A service has as many containers as it has; one is there for sure.
+    let trials = trials.unwrap_or(if options.target().is_some() { 1 } else { 10 });
     Some(Arm {
         name: own.text("name")?.to_string(),
         settings: options.settings(subject),

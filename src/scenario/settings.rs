@@ -5,6 +5,7 @@ use super::delivery;
 use super::error::Findings;
 use super::matrix::{Applies, OptionName, applies};
 use super::model::{Ack, HeartbeatThread, Keepalive, Settings, SubjectKind, SyncCall};
+use super::target;
 use super::value::Val;
 use super::walk::{Fields, Found};
 use super::worker::{Begins, Effects, WorkerId};
@@ -49,6 +50,9 @@ fn written(fields: &Fields) -> impl Iterator<Item = (&'static str, OptionName, &
 impl<'a> Options<'a> {
     /// The arm's subject.
     pub(super) fn subject(&self) -> Option<SubjectKind> {
+        if let Some(table) = self.target() {
+            return Some(target::kind(table));
+        }
         let source = self.source("subject")?;
         match source.get("subject").map(|found| &found.val) {
             Some(Val::Fields(table)) => Some(command::kind(table)),
@@ -56,8 +60,21 @@ impl<'a> Options<'a> {
         }
     }
 
+    /// The table of the arm's target, where it has one: the arm's own word on its subject stands over the defaults'.
+    pub(super) fn target(&self) -> Option<&'a Fields> {
+        let source =
+            [self.own, self.defaults].into_iter().find(|fields| fields.has("target") || fields.has("subject"))?;
+        match source.get("target").map(|found| &found.val) {
+            Some(Val::Fields(table)) => Some(table),
+            _ => None,
+        }
+    }
+
     /// The table of the arm's command line, where its subject is one.
     pub(super) fn command(&self) -> Option<&'a Fields> {
+        if self.target().is_some() {
+            return None;
+        }
         match self.source("subject")?.get("subject").map(|found| &found.val) {
             Some(Val::Fields(table)) => Some(table),
             _ => None,
@@ -163,7 +180,10 @@ impl<'a> Options<'a> {
             ping: fields("ping", OptionName::Ping).and_then(|f| f.setting("ping")).and_then(Setting::get),
             sysctl,
             client: self.native(),
-            command: self.command().map(|table| Box::new(command::read(table))),
+            command: match (self.target(), self.command()) {
+                (Some(table), _) => Some(Box::new(target::read(table))),
+                (None, command) => command.map(|table| Box::new(command::read(table))),
+            },
             delivery: delivery::read(*self, subject),
         }
     }

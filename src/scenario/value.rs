@@ -84,6 +84,7 @@ pub(super) fn read(key: &Key, value: &Value) -> Result<(Val, Option<String>), Pr
             word(text, words).map(|()| (Val::Words(vec![(value.at, text.clone())]), None)).map_err(here)
         }
         (Kind::Choices(words), Node::List(values)) => choices(values, words, wrong("a text or a list of texts")),
+        (Kind::Image, Node::Text(text)) => image(text).map(|()| (Val::Text(text.clone()), None)).map_err(here),
         (Kind::Images, Node::Text(text)) => {
             image(text).map(|()| (Val::Words(vec![(value.at, text.clone())]), None)).map_err(here)
         }
@@ -187,7 +188,7 @@ fn expected(kind: Kind) -> &'static str {
         Kind::Time(_) | Kind::Setting(_) => "a duration",
         Kind::Quantile | Kind::Share => "a number",
         Kind::Percent => "a percentage",
-        Kind::Sysctls | Kind::Native => "a table",
+        Kind::Sysctls | Kind::Native | Kind::Target => "a table",
         Kind::OffOr(_) => "`off` or a table",
         Kind::Choices(_) | Kind::Images => "a text or a list of texts",
         Kind::Subject => "a text, or a table with `command`",

@@ -6,6 +6,7 @@
 //! which it was written. What is left out: starting, ending and watching these processes, and any judgement of what
 //! they say.
 
+mod account;
 mod amqp;
 mod amqp_blocking;
 mod amqp_frames;

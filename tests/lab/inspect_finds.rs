@@ -109,6 +109,7 @@ fn defaults_of_real_clients_are_found_and_a_frozen_proxy_looks_alive() {
         proxied: false,
         standby: false,
         namespaces_only: false,
+        routed: false,
         middlebox: None,
         vhosts: Vec::new(),
         databases: 0,

@@ -10,6 +10,7 @@ mod certificate;
 mod changed;
 mod clients;
 mod common;
+mod compose;
 mod deaths;
 mod docker;
 mod fault;
@@ -25,6 +26,7 @@ mod lab;
 mod links;
 mod middlebox;
 mod observe;
+mod own_image;
 mod peers;
 #[path = "../support/place.rs"]
 mod place;

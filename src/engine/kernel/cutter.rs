@@ -59,7 +59,7 @@ impl What {
 }
 
 /// How long after its planned heal the kernel heals a cut by itself, should the harness hang.
-const LEASE_BEYOND: Duration = Duration::from_secs(2);
+pub const LEASE_BEYOND: Duration = Duration::from_secs(2);
 
 /// What the dispatcher asks for.
 #[derive(Debug)]

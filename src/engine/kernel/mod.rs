@@ -10,6 +10,7 @@ mod children;
 mod cutter;
 mod descriptors;
 mod distorted;
+mod foreign_log;
 mod heard;
 mod looks;
 mod observers;
@@ -36,6 +37,8 @@ pub enum Message {
     Event(Event),
     /// A socket of a client that is watched from outside changed its state.
     Socket(outside::SocketChange),
+    /// What a client had open before the run began to watch it.
+    Attached(crate::units::TrialId, Vec<crate::events::Tuple>),
     /// News of a child process, by its index.
     Child(usize, children::ChildNews),
     /// SIGINT, SIGTERM or SIGHUP.

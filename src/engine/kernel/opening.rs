@@ -1,5 +1,6 @@
 //! The opening of a run: its children, the proxies, the programs of others, and the connections under test.
 
+use super::super::foreign_log::Log;
 use super::super::heard::{Heard, Pairs};
 use super::*;
 use crate::scenario::{LivenessStore, ReaperSettings, Trigger};
@@ -36,6 +37,15 @@ fn queue(plan: &Plan, trial: TrialId) -> String {
     named.unwrap_or_else(|| format!("halfopen.{trial}"))
 }
 
+/// What a run with a target says of its connections.
+pub(super) const TARGETS: &str = "target: connections that were there before the run begin with it; the one under test is the oldest \
+                                  of its container, by descriptor";
+
+/// What a client that was there before the run has open, its names first.
+pub(super) fn attached(lab: &Lab, trial: TrialId) -> Vec<Tuple> {
+    lab.connections(trial).into_iter().map(|(local, peer)| Tuple { local, peer }).collect()
+}
+
 /// The number of a trial's Redis database: one of its own for a program of somebody else's.
 pub(super) fn database(plan: &Plan, trial: TrialId, arm: usize) -> u32 {
     let settings = plan.scenario.arms.get(arm).map(|arm| &arm.settings);
@@ -49,7 +59,10 @@ pub(super) fn database(plan: &Plan, trial: TrialId, arm: usize) -> u32 {
 pub(super) fn heard(plan: &Plan, outside: &Outside) -> Pairs {
     let one = |(pair, trial): ((std::net::Ipv4Addr, std::net::Ipv4Addr), TrialId)| {
         let arm = plan.scenario.arms.get(plan.trial(trial)?.arm)?;
-        Some((pair, Heard { trial, broker: arm.settings.subject.broker(), queue: queue(plan, trial) }))
+        // Nobody knows which queue is somebody else's own.
+        let own = arm.settings.command.as_ref().is_some_and(|line| line.target.is_some());
+        let queue = if own { String::new() } else { queue(plan, trial) };
+        Some((pair, Heard { trial, broker: arm.settings.subject.broker(), queue }))
     };
     outside.trials().into_iter().filter_map(one).collect()
 }
@@ -204,10 +217,15 @@ impl Run<'_> {
 
     /// The program of a trial whose subject is one of somebody else's.
     pub(super) fn program(&self, trial: TrialId, settings: &Settings, target: &Target) -> Option<Program> {
-        let adapter = clients::adapter(settings)?;
+        let mut adapter = clients::adapter(settings)?;
+        let arms = self.job.docker.as_ref().map(|docker| &docker.arms[..]).unwrap_or_default();
+        let image = arms.get(self.arm_of(trial)).and_then(Option::as_ref);
+        if let Some(image) = image {
+            adapter.command = [image.entrypoint.clone(), adapter.command].concat();
+        }
         let place = Where {
             environment: self.job.environments.get(&settings.subject).cloned(),
-            started_in: self.job.started_in.clone(),
+            started_in: image.map_or_else(|| self.job.started_in.clone(), |image| image.working_dir.clone()),
             trial,
             broker: settings.subject.broker(),
             broker_host: target.server.ip().to_string(),
@@ -221,7 +239,33 @@ impl Run<'_> {
             ca_file: target.ca_file.clone(),
             log: self.job.out.join(LOGS).join(format!("trial-{trial}.log")),
         };
-        Some(adapter.program(settings, &place))
+        let attached = self.lab.attached_pid(trial);
+        let mut program = Program { attached, ..adapter.program(settings, &place) };
+        if let Some(image) = image {
+            let own = image.env.iter().filter_map(|line| line.split_once('='));
+            let own = own.map(|(name, value)| (name.to_string(), value.to_string()));
+            program.env = own.chain(program.env).collect();
+            program.user.clone_from(&image.user);
+        }
+        Some(program)
+    }
+
+    /// Begins with what a client that was there before the run has open, and follows what it says.
+    fn begin_attached(&self, trial: TrialId, program: &Program) {
+        let now: Vec<Tuple> = attached(&self.lab, trial);
+        // What has come since the observers started, they have told of themselves.
+        let both = now.into_iter().filter(|tuple| self.there.contains(tuple)).collect();
+        let _ = self.sender.send(Message::Attached(trial, both));
+        let mut log = match Log::open(trial, program, self.clock, self.sender.clone()) {
+            Ok(log) => log,
+            Err(error) => {
+                let text = format!("{}: {error}", program.log.display());
+                let note = Event::of_run(self.clock.now(), Source::Harness, Kind::Note { text });
+                let _ = self.sender.send(Message::Event(note));
+                return;
+            }
+        };
+        self.lab.follow(trial, move |piece| log.take(piece));
     }
 
     /// Where the workers' keys are, as a URL, where there are any.
@@ -244,6 +288,9 @@ impl Run<'_> {
         let program = self.program(trial, &settings, &target);
         if let Some(adapter) = clients::adapter(&settings) {
             self.facts.clients.extend(adapter.locked_versions());
+        }
+        if let Some(program) = program.as_ref().filter(|program| program.attached.is_some()) {
+            self.begin_attached(trial, program);
         }
         let program = program.map(Box::new);
         let beats = self.beats(trial, planned.server);

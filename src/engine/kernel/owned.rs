@@ -30,14 +30,20 @@ impl Owned {
         Self { pairs: pairs.into_iter().collect(), diags, seen: HashSet::new() }
     }
 
+    /// Those that were there before anybody watched.
+    pub fn knowing(mut self, there: impl IntoIterator<Item = Tuple>) -> Self {
+        self.seen.extend(there);
+        self
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// The pairs and the namespaces' sockets, for whoever looks at them instead.
-    pub fn into_parts(self) -> (HashMap<(Ipv4Addr, Ipv4Addr), usize>, Vec<SockDiag>) {
-        (self.pairs, self.diags)
+    /// The pairs, the namespaces' sockets and those that were there before, for whoever looks at them instead.
+    pub fn into_parts(self) -> (HashMap<(Ipv4Addr, Ipv4Addr), usize>, Vec<SockDiag>, HashSet<Tuple>) {
+        (self.pairs, self.diags, self.seen)
     }
 
     /// Whether it may be one of them, by its addresses.

@@ -19,6 +19,7 @@ pub fn work_dir() -> PathBuf {
 pub fn build(job: &Job, spec: &LabSpec<'_>, patience: &Patience) -> Result<Lab, LabError> {
     match &job.docker {
         None => Lab::build(spec, patience),
+        Some(docker) if !docker.aims.is_empty() => docker::attach(&spec.run_id, &spec.work_dir, &docker.aims),
         Some(docker) => docker::build(spec, docker, patience),
     }
 }

@@ -4,7 +4,7 @@ use super::Message;
 use super::addresses::Addresses;
 use super::alarms::Alarms;
 use super::children::{Child, ChildNews};
-use super::cutter::{Cutter, Request, What};
+use super::cutter::{Cutter, LEASE_BEYOND, Request, What};
 use super::distorted::Distorted;
 use super::looks::Told;
 use super::observers::Observers;
@@ -101,6 +101,8 @@ struct Run<'a> {
     inbox: Receiver<Message>,
     /// For children that are started in the course of the run.
     sender: Sender<Message>,
+    /// What clients that were there before the run had open when the observers started.
+    there: Vec<Tuple>,
     restarts: Restarts,
     /// The worker of each trial, where it is a process of its own.
     workers: HashMap<TrialId, usize>,
@@ -221,10 +223,16 @@ impl<'a> Run<'a> {
         let any = (0..plan.scenario.arms.len()).any(|arm| is_command(plan, arm));
         // Behind NAT a client has another address at the door.
         let door = (any && !proxied(plan) && !layout.nat()).then(|| Door::open(&lab.server));
-        let outside = Outside::of(plan, proxied(plan) || door.as_ref().is_some_and(Result::is_ok));
+        let mut outside = Outside::of(plan, proxied(plan) || door.as_ref().is_some_and(Result::is_ok));
+        let aims = job.docker.as_ref().map(|docker| &docker.aims[..]).unwrap_or_default();
+        aims.iter().enumerate().for_each(|(place, aim)| outside.place(aim.trial, place));
+        let there: Vec<Tuple> = aims.iter().flat_map(|aim| attached(&lab, aim.trial)).collect();
+        if !aims.is_empty() {
+            facts.sources.push(TARGETS.into());
+        }
         // A guest is a machine of its own: all of its sockets are of this run.
         let known = if in_user_mode_linux() { Vec::new() } else { diags()? };
-        let owned = Owned::new(outside.pairs(), known);
+        let owned = Owned::new(outside.pairs(), known).knowing(there.iter().copied());
         let ear = door.map(|door| (door, opening::heard(plan, &outside)));
         let observers = Observers::start(clock, &registry, &sender, &lab, diags()?, owned, ear);
         let observers = observers.map_err(harness("observers"))?;
@@ -273,6 +281,7 @@ impl<'a> Run<'a> {
             outside,
             inbox,
             sender: sender.clone(),
+            there,
             restarts: Restarts::default(),
             workers: HashMap::new(),
             again: StartedAgain::default(),
@@ -322,6 +331,10 @@ impl<'a> Run<'a> {
                 }
                 Ok(Message::Socket(change)) => {
                     let all = self.outside.on_socket(change);
+                    orders.extend(self.take(&all, events, tracker.as_mut())?);
+                }
+                Ok(Message::Attached(trial, there)) => {
+                    let all = self.outside.attach(trial, self.clock.now(), &there);
                     orders.extend(self.take(&all, events, tracker.as_mut())?);
                 }
                 Ok(Message::Child(index, ChildNews::Hello(versions))) => {
@@ -460,7 +473,7 @@ impl<'a> Run<'a> {
             }
             Kind::Sent { .. } | Kind::Called { .. } | Kind::Notice { .. } | Kind::FaultHealed { .. } => {
                 let wrote = matches!(event.kind, Kind::Sent { .. } | Kind::Called { .. });
-                self.observers.tell(Told::Look { trial, client: self.arm_of(trial), wrote });
+                self.observers.tell(Told::Look { trial, client: self.place_of(trial), wrote });
             }
             Kind::Requeued { message } => {
                 if let Some(producer) = self.producer {
@@ -472,9 +485,9 @@ impl<'a> Run<'a> {
     }
 
     fn watch(&self, tuple: Tuple, trial: TrialId, cut: bool) -> Told {
-        let client = self.arm_of(trial);
+        let client = self.place_of(trial);
         // The bare sockets' owners report each of their writes; a client library writes when it likes.
-        let candid = self.plan.scenario.arms[client].settings.subject.broker() == BrokerKind::None;
+        let candid = self.plan.scenario.arms[self.arm_of(trial)].settings.subject.broker() == BrokerKind::None;
         Told::Watch { tuple, trial, client, cut, candid }
     }
 
@@ -513,6 +526,12 @@ impl<'a> Run<'a> {
     /// Orders name trials of the plan, so the fall-back is never taken.
     fn arm_of(&self, trial: TrialId) -> usize {
         self.plan.trial(trial).map_or(0, |t| t.arm)
+    }
+
+    /// The place of a trial's client namespace: its arm's, or its own where it was there before the run.
+    fn place_of(&self, trial: TrialId) -> usize {
+        let aims = self.job.docker.as_ref().map(|docker| &docker.aims[..]).unwrap_or_default();
+        aims.iter().position(|aim| aim.trial == trial).unwrap_or_else(|| self.arm_of(trial))
     }
 
     fn ask(&self, request: Request) {
@@ -562,8 +581,12 @@ impl<'a> Run<'a> {
             Order::Cut { trial, at, tuple } => {
                 let Some(planned) = self.plan.trial(trial) else { return };
                 let scenario = &self.plan.scenario;
-                let what = What::of(&scenario.faults[planned.fault], scenario.horizon);
-                self.ask(Request::Cut { trial, at, tuple, what, client: planned.arm });
+                let mut what = What::of(&scenario.faults[planned.fault], scenario.horizon);
+                if self.lab.attached_pid(trial).is_some() {
+                    // Somebody else's path is never cut for longer than was said, whatever becomes of the harness.
+                    what.lease = what.lease.or(Some(scenario.horizon + LEASE_BEYOND));
+                }
+                self.ask(Request::Cut { trial, at, tuple, what, client: self.place_of(trial) });
             }
             Order::HangUp { trial, at, tuple } => {
                 let Some(planned) = self.plan.trial(trial) else { return };
@@ -596,7 +619,7 @@ mod opening;
 #[path = "restarts.rs"]
 mod restarts;
 use again::StartedAgain;
-use opening::{database, is_command, vhost};
+use opening::{TARGETS, attached, database, is_command, vhost};
 use restarts::Restarts;
 #[path = "spec.rs"]
 mod spec;

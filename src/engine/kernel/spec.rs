@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fault::{Layout, NAT_OUTSIDE};
-use crate::lab::{ArmNet, BoxNet, LabSpec, RouterNs};
+use crate::lab::{ArmNet, BoxNet, LabSpec, RouterNs, docker};
 use crate::scenario::{Injection, TaskStoreKind};
 
 /// The lab of a job.
@@ -32,6 +32,7 @@ pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
         namespaces_only: does(&job.plan, Act::needs_namespaces)
             // Who is nobody's child here can't be started again.
             || scenario.faults.iter().any(|f| f.act.is_some_and(Act::starts_again) && f.duration.get().is_some()),
+        routed: docker::is_routed(scenario),
         standby: does(&job.plan, |act| act == Act::FailOver),
         middlebox: middlebox(&job.plan),
         // A virtual host each: clients of one virtual host talk to each other.
