@@ -6,7 +6,7 @@
 use super::rule::{Action, TIMEOUT};
 use super::{Status, Task, TaskId, TaskStoreError};
 use crate::units::{Offset, TrialId};
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) struct PostgresStore {
     config: Config,
     /// Taken when it is dropped.
     runtime: Option<Runtime>,
-    client: RefCell<Client>,
+    client: Cell<Option<Client>>,
 }
 
 impl Drop for PostgresStore {
@@ -60,7 +60,7 @@ impl PostgresStore {
         let mut config = Config::new();
         config.host_path(sockets).user(USER).dbname(DATABASE).connect_timeout(PATIENCE);
         let client = runtime.block_on(connect(&config)).map_err(|e| failed(words(&e)))?;
-        Ok(Self { place, config, runtime: Some(runtime), client: RefCell::new(client) })
+        Ok(Self { place, config, runtime: Some(runtime), client: Cell::new(Some(client)) })
     }
 
     /// Makes the table.
@@ -92,17 +92,7 @@ impl PostgresStore {
         let asking = async {
             loop {
                 let again = last.is_some();
-                let client = &mut *self.client.borrow_mut();
-                let answer = match client.is_closed() {
-                    false => question(client).await,
-                    true => match connect(&self.config).await {
-                        Ok(new) => {
-                            *client = new;
-                            question(client).await
-                        }
-                        Err(error) => Err(error),
-                    },
-                };
+                let answer = self.try_once(&question).await;
                 match answer {
                     Ok(answer) => return Ok((answer, again)),
                     // The server's own refusal of the statement; one that is starting or ending is no refusal.
@@ -121,6 +111,20 @@ impl PostgresStore {
                 Err(failed(format!("{why}, for {} s", PATIENCE.as_secs())))
             }
         }
+    }
+
+    async fn try_once<T>(
+        &self,
+        question: &impl AsyncFn(&Client) -> Result<T, tokio_postgres::Error>,
+    ) -> Result<T, tokio_postgres::Error> {
+        // Nobody else asks meanwhile: a store is its owner's alone, and each of its calls blocks.
+        let client = match self.client.take().filter(|client| !client.is_closed()) {
+            Some(client) => client,
+            None => connect(&self.config).await?,
+        };
+        let answer = question(&client).await;
+        self.client.set(Some(client));
+        answer
     }
 
     fn changes(&self, what: &'static str, sql: &str, with: &[Param<'_>]) -> Result<bool, TaskStoreError> {
@@ -240,7 +244,7 @@ impl PostgresStore {
         let failed = |text: String| TaskStoreError::new(&place, "act on old tasks", text);
         // Whose connection broke gets another one first; what was begun over it and not committed is undone.
         self.ask("act on old tasks", async |client| client.batch_execute("").await)?;
-        let (Some(runtime), client) = (&self.runtime, self.client.get_mut()) else {
+        let (Some(runtime), Some(client)) = (&self.runtime, self.client.get_mut()) else {
             return Err(failed("closed".to_string()));
         };
         let all = async {

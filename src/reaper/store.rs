@@ -87,7 +87,7 @@ pub struct TaskStore(Kind);
 #[derive(Debug)]
 enum Kind {
     Sqlite(SqliteStore),
-    Postgres(PostgresStore),
+    Postgres(Box<PostgresStore>),
 }
 
 /// The same call on either.
@@ -108,7 +108,7 @@ impl TaskStore {
     pub fn create(place: &Place) -> Result<Self, TaskStoreError> {
         Ok(Self(match place {
             Place::Sqlite(path) => Kind::Sqlite(SqliteStore::create(path, SCHEMA)?),
-            Place::Postgres(sockets) => Kind::Postgres(PostgresStore::create(sockets, SCHEMA)?),
+            Place::Postgres(sockets) => Kind::Postgres(Box::new(PostgresStore::create(sockets, SCHEMA)?)),
         }))
     }
 
@@ -119,7 +119,7 @@ impl TaskStore {
     pub fn open(place: &Place) -> Result<Self, TaskStoreError> {
         Ok(Self(match place {
             Place::Sqlite(path) => Kind::Sqlite(SqliteStore::open(path)?),
-            Place::Postgres(sockets) => Kind::Postgres(PostgresStore::open(sockets)?),
+            Place::Postgres(sockets) => Kind::Postgres(Box::new(PostgresStore::open(sockets)?)),
         }))
     }
 
