@@ -12,6 +12,7 @@ pub mod guest;
 pub mod init;
 pub mod journal;
 pub mod mailbox;
+pub mod names;
 pub mod netem;
 pub mod netlink;
 pub mod netns;

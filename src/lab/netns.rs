@@ -323,6 +323,7 @@ fn wire(spec: &LabSpec<'_>, network: &Network) -> std::io::Result<()> {
         ops.push(Op::Local { to: clients_of(k), prefix: 16 });
         let via = leaf.gateway();
         ops.extend(arm.pairs.iter().map(|(c, s)| Op::Route { to: *s, prefix: 32, via, source: Some(*c) }));
+        ops.extend(spec.names.then(|| route((ADMIN, 32), via)));
         apply(ns, &ops)?;
     }
     Ok(())

@@ -74,11 +74,15 @@ pub enum Act {
     RestartBroker,
     /// The middlebox between the two forgets the connection: its entry is gone, by its idle timeout or at the phase.
     ForgetEntry,
+    /// In the broker's place a process accepts connections and never says a word: in force before the client connects.
+    StaySilent,
+    /// The run's name server does not answer for the broker's name, or late: in force before the client asks.
+    WithholdAnswer,
 }
 
 impl Act {
     /// All acts, in the order of the documentation.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::FreezeBroker,
         Self::KillBroker,
         Self::RebootHost,
@@ -90,6 +94,8 @@ impl Act {
         Self::RestartBroker,
         Self::AlarmBroker,
         Self::ForgetEntry,
+        Self::StaySilent,
+        Self::WithholdAnswer,
     ];
 
     /// The name in profiles and reports.
@@ -107,6 +113,8 @@ impl Act {
             Self::RestartBroker => "restart_broker",
             Self::AlarmBroker => "alarm_broker",
             Self::ForgetEntry => "forget_entry",
+            Self::StaySilent => "stay_silent",
+            Self::WithholdAnswer => "withhold_answer",
         }
     }
 
@@ -125,6 +133,8 @@ impl Act {
             Self::RestartBroker => "the broker is killed and started three times within three seconds",
             Self::AlarmBroker => "the broker's memory alarm goes off, and it reads nothing more from whoever publishes",
             Self::ForgetEntry => "the middlebox forgets the connection",
+            Self::StaySilent => "in the broker's place a process accepts connections and never says a word",
+            Self::WithholdAnswer => "the name server does not answer for the broker's name",
         }
     }
 
@@ -133,8 +143,8 @@ impl Act {
     #[must_use]
     pub fn silent(self) -> bool {
         match self {
-            Self::FreezeBroker | Self::AlarmBroker => true,
-            Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply => true,
+            Self::FreezeBroker | Self::AlarmBroker | Self::WithholdAnswer => true,
+            Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply | Self::StaySilent => true,
             Self::KillBroker
             | Self::RebootHost
             | Self::VanishHost
@@ -155,8 +165,17 @@ impl Act {
             | Self::WithholdReply
             | Self::VanishHost
             | Self::FailOver
-            | Self::ForgetEntry => false,
+            | Self::ForgetEntry
+            | Self::StaySilent
+            | Self::WithholdAnswer => false,
         }
+    }
+
+    /// Whether it concerns the handshake: it is in force before the client connects, and the connection under test never
+    /// gets as far as consuming.
+    #[must_use]
+    pub fn in_handshake(self) -> bool {
+        matches!(self, Self::StaySilent | Self::WithholdAnswer)
     }
 
     /// Whether it ends the broker's processes: their kernel tells every client at once, and no later than the harness sees
@@ -175,7 +194,7 @@ impl Act {
     /// Whether it needs a router of the run's own, or brokers that are its children: there are none on docker networks.
     #[must_use]
     pub fn needs_namespaces(self) -> bool {
-        self.moves_the_address() || matches!(self, Self::RestartBroker | Self::AlarmBroker)
+        self.moves_the_address() || matches!(self, Self::RestartBroker | Self::AlarmBroker | Self::WithholdAnswer)
     }
 
     /// Whether it is done to the broker's own host, so that nothing may stand between.
@@ -189,21 +208,21 @@ impl Act {
     pub fn hits_processes(self) -> bool {
         match self {
             Self::FreezeBroker | Self::KillBroker | Self::RestartBroker | Self::AlarmBroker => true,
-            Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply => true,
-            Self::RebootHost | Self::VanishHost | Self::FailOver | Self::ForgetEntry => false,
+            Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply | Self::StaySilent => true,
+            Self::RebootHost | Self::VanishHost | Self::FailOver | Self::ForgetEntry | Self::WithholdAnswer => false,
         }
     }
 
     /// Whether it can be taken back.
     #[must_use]
     pub fn heals(self) -> bool {
-        matches!(self, Self::FreezeBroker | Self::FreezeProxy | Self::AlarmBroker)
+        matches!(self, Self::FreezeBroker | Self::FreezeProxy | Self::AlarmBroker | Self::WithholdAnswer)
     }
 
     /// Whether it is done to a proxy before the broker, which then stands there.
     #[must_use]
     pub fn in_proxy(self) -> bool {
-        matches!(self, Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply)
+        matches!(self, Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply | Self::StaySilent)
     }
 }
 
@@ -308,6 +327,12 @@ impl Fault {
             Some(middlebox) => middlebox.silent(),
             None => self.act.is_none_or(Act::silent) || swallowed,
         }
+    }
+
+    /// Whether it concerns the handshake, and not a connection that stands.
+    #[must_use]
+    pub fn in_handshake(&self) -> bool {
+        self.act.is_some_and(Act::in_handshake)
     }
 
     /// How often it comes.

@@ -93,6 +93,10 @@ pub(super) fn objection(
     if let Some(middlebox) = fault.middlebox {
         return middlebox::objection(&c, intact, middlebox);
     }
+    if fault.act == Some(Act::WithholdAnswer) && c.offered_to_broker > 0 {
+        let why = format!("{} packets went to the broker before the answer", c.offered_to_broker);
+        return Some(VoidReason::ActNotInForce(why));
+    }
     let control = fault.is_control();
     let hears_nothing = drop.to_client || (fault.act.is_some() && fault.silent());
     // What is lost while the host forgets was looked at in the act's own proof.

@@ -147,8 +147,8 @@ pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Re
     }
     if spec.namespaces_only {
         return Err(cannot(
-            "a host that vanishes or moves, and a broker that is started again or told to raise its alarm, need namespaces of \
-             the run's own; run it with --lab netns or vm",
+            "a host that vanishes or moves, a broker that is started again or told to raise its alarm, and a name server need \
+             namespaces of the run's own; run it with --lab netns or vm",
         ));
     }
     let api = Api::usable()?;
