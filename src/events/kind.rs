@@ -14,6 +14,8 @@ pub enum How {
     SendTimeout,
     /// The client's own connect timeout ran out.
     ConnectTimeout,
+    /// The system's resolver gave a name up.
+    Resolver,
     /// The client's own AMQP heartbeat check found frames missing.
     AmqpHeartbeat,
     /// An application-level health check got no answer.

@@ -13,6 +13,7 @@ pub mod init;
 pub mod iptables;
 pub mod journal;
 pub mod mailbox;
+pub mod names;
 pub mod netem;
 pub mod netlink;
 pub mod netns;

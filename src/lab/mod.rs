@@ -85,6 +85,8 @@ pub struct LabSpec<'a> {
     pub database: bool,
     /// The addresses at which clients find a broker whose listener has a certificate; empty: no broker has such a listener.
     pub tls: Vec<Ipv4Addr>,
+    /// Whether clients ask a name server, at [`ADMIN`].
+    pub names: bool,
 }
 
 /// The zone of the names of the trials' brokers.

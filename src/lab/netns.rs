@@ -342,6 +342,7 @@ fn wire(spec: &LabSpec<'_>, network: &Network) -> std::io::Result<()> {
         let via = leaf.gateway();
         let shared = arm.pairs.iter().filter(|pair| !arm.own_links.contains(pair));
         ops.extend(shared.map(|(c, s)| Op::Route { to: *s, prefix: 32, via, source: Some(*c) }));
+        ops.extend(spec.names.then(|| route((ADMIN, 32), via)));
         apply(ns, &ops)?;
     }
     own_links(spec, network)

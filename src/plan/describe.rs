@@ -198,6 +198,7 @@ fn fault_line(fault: &crate::scenario::Fault) -> String {
         _ if fault.idle.is_some() => {
             format!("after {} of silence", print_duration(fault.idle.unwrap_or_default()))
         }
+        _ if fault.in_handshake() => "in force before the client connects".to_string(),
         (Some(at), _) => format!("at {} after settling", print_duration(at)),
         (None, Some(Trigger::InFlight)) => "on the first delivery after a uniform phase".to_string(),
         (None, Some(Trigger::AfterHeartbeat)) => {

@@ -142,6 +142,10 @@ pub fn predict(plan: &mut Plan, machine: &Machine) {
         // Only a window's age at the cut depends on the drawn phase.
         let phase = if arm.settings.peer_reads { Duration::ZERO } else { trial.phase };
         let answer = known.entry((trial.arm, trial.fault, phase)).or_insert_with(|| {
+            let (arm, fault) = (&plan.scenario.arms[trial.arm], &plan.scenario.faults[trial.fault]);
+            if fault.in_handshake() {
+                return super::handshake::unsaid(arm, fault);
+            }
             if let Some(known) = reconnect(&plan.scenario, trial, machine) {
                 return known;
             }

@@ -101,11 +101,15 @@ pub enum Act {
     KillReaper,
     /// The processes of the task store's database are killed.
     KillStore,
+    /// In the broker's place a process accepts connections and never says a word: in force before the client connects.
+    StaySilent,
+    /// The run's name server does not answer for the broker's name, or late: in force before the client asks.
+    WithholdAnswer,
 }
 
 impl Act {
     /// All acts, in the order of the documentation.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::FreezeBroker,
         Self::KillBroker,
         Self::RebootHost,
@@ -121,6 +125,8 @@ impl Act {
         Self::PauseWorker,
         Self::KillReaper,
         Self::KillStore,
+        Self::StaySilent,
+        Self::WithholdAnswer,
     ];
 
     /// The name in profiles and reports.
@@ -142,6 +148,8 @@ impl Act {
             Self::PauseWorker => "pause_worker",
             Self::KillReaper => "kill_reaper",
             Self::KillStore => "kill_store",
+            Self::StaySilent => "stay_silent",
+            Self::WithholdAnswer => "withhold_answer",
         }
     }
 
@@ -164,6 +172,8 @@ impl Act {
             Self::PauseWorker => "the worker's process is stopped",
             Self::KillReaper => "the reaper's process is killed",
             Self::KillStore => "the processes of the task store's database are killed",
+            Self::StaySilent => "in the broker's place a process accepts connections and never says a word",
+            Self::WithholdAnswer => "the name server does not answer for the broker's name",
         }
     }
 
@@ -172,8 +182,8 @@ impl Act {
     #[must_use]
     pub fn silent(self) -> bool {
         match self {
-            Self::FreezeBroker | Self::AlarmBroker | Self::KillReaper | Self::KillStore => true,
-            Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply => true,
+            Self::FreezeBroker | Self::AlarmBroker | Self::KillReaper | Self::KillStore | Self::WithholdAnswer => true,
+            Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply | Self::StaySilent => true,
             Self::KillBroker
             | Self::KillWorker
             | Self::PauseWorker
@@ -199,8 +209,17 @@ impl Act {
             | Self::WithholdReply
             | Self::VanishHost
             | Self::FailOver
-            | Self::ForgetEntry => false,
+            | Self::ForgetEntry
+            | Self::StaySilent
+            | Self::WithholdAnswer => false,
         }
+    }
+
+    /// Whether it concerns the handshake: it is in force before the client connects, and the connection under test never
+    /// gets as far as consuming.
+    #[must_use]
+    pub fn in_handshake(self) -> bool {
+        matches!(self, Self::StaySilent | Self::WithholdAnswer)
     }
 
     /// Whether it ends the broker's processes: their kernel tells every client at once, and no later than the harness sees
@@ -219,7 +238,8 @@ impl Act {
     /// Whether it needs processes that are the harness' own children, as those in containers are not.
     #[must_use]
     pub fn needs_namespaces(self) -> bool {
-        let own_children = matches!(self, Self::RestartBroker | Self::KillReaper | Self::KillStore);
+        let own_children =
+            matches!(self, Self::RestartBroker | Self::KillReaper | Self::KillStore | Self::WithholdAnswer);
         self.hits_worker() || own_children
     }
 
@@ -258,22 +278,25 @@ impl Act {
     pub fn hits_processes(self) -> bool {
         match self {
             Self::FreezeBroker | Self::KillBroker | Self::RestartBroker | Self::AlarmBroker => true,
-            Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply => true,
+            Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply | Self::StaySilent => true,
             Self::KillWorker | Self::PauseWorker | Self::KillReaper | Self::KillStore => true,
-            Self::RebootHost | Self::VanishHost | Self::FailOver | Self::ForgetEntry => false,
+            Self::RebootHost | Self::VanishHost | Self::FailOver | Self::ForgetEntry | Self::WithholdAnswer => false,
         }
     }
 
     /// Whether it can be taken back.
     #[must_use]
     pub fn heals(self) -> bool {
-        matches!(self, Self::FreezeBroker | Self::FreezeProxy | Self::AlarmBroker | Self::PauseWorker)
+        matches!(
+            self,
+            Self::FreezeBroker | Self::FreezeProxy | Self::AlarmBroker | Self::PauseWorker | Self::WithholdAnswer
+        )
     }
 
     /// Whether it is done to a proxy before the broker, which then stands there.
     #[must_use]
     pub fn in_proxy(self) -> bool {
-        matches!(self, Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply)
+        matches!(self, Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply | Self::StaySilent)
     }
 }
 
@@ -407,6 +430,12 @@ impl Fault {
             Some(middlebox) => middlebox.silent(),
             None => self.act.is_none_or(Act::silent) || swallowed,
         }
+    }
+
+    /// Whether it concerns the handshake, and not a connection that stands.
+    #[must_use]
+    pub fn in_handshake(&self) -> bool {
+        self.act.is_some_and(Act::in_handshake)
     }
 
     /// How often it comes.

@@ -31,18 +31,21 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
         injection,
         scope: match (known.act, injection::scope(injection)) {
             (Some(Act::VanishHost), _) => Scope::Host,
+            // Before the answer there is nothing of a connection but the two addresses.
+            (Some(Act::WithholdAnswer), _) => Scope::Pair,
             (_, Some(own)) => own,
             _ => fields.text("scope").and_then(Scope::named).unwrap_or(Scope::Flow),
         },
         duration,
-        repeat: if known.act.is_some_and(|act| !act.heals() && !act.starts_again()) {
+        repeat: if known.act.is_some_and(|act| (!act.heals() && !act.starts_again()) || act.in_handshake()) {
             once_only(fields, findings);
             None
         } else {
             repeat(fields, duration, findings)
         },
         phase_window: fields.time("phase_window"),
-        at,
+        // In force before the client connects: nothing is drawn.
+        at: if known.act.is_some_and(Act::in_handshake) { Some(Duration::ZERO) } else { at },
         trigger,
         connection: fields.text("connection").filter(|role| *role != "consumer").map(str::to_string),
     };
@@ -103,6 +106,14 @@ fn everybody(act: Option<Act>) -> String {
 
 fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
     let place = |key: &str| fields.get(key).map_or(fields.at, |found| found.key_at);
+    if fault.in_handshake() {
+        for key in ["at", "phase_window", "scope", "connection"].into_iter().filter(|key| fields.has(key)) {
+            let problem =
+                format!("`{}` is there before the client connects, for every connection; remove it", fault.profile);
+            findings.error(place(key), fields.name(key), problem);
+        }
+        return;
+    }
     if let (Some(at), true) = (fault.at, fields.has("phase_window")) {
         let problem =
             format!("the phase is fixed at {} and nothing is drawn; remove one of the two", print_duration(at));
@@ -158,6 +169,7 @@ fn check_healing(fields: &Fields, fault: &Fault, findings: &mut Findings) {
         Some(Act::SwallowProxy | Act::WithholdReply) => {
             "what was kept back is lost, and no stream goes on without it; remove it"
         }
+        Some(Act::StaySilent) => "who is silent stays silent; remove it",
         Some(act) if !act.heals() && !act.starts_again() => "what is killed can't be healed; remove it",
         _ => return,
     };
@@ -349,6 +361,29 @@ pub(super) fn heard(faults: &[Fields], arms: &[(&Fields, &Arm)], findings: &mut 
             arm.name
         );
         findings.error(fields.at("connection"), fields.name("connection"), problem);
+    }
+}
+
+/// A server of TLS that stays silent is one to clients that wait for TLS, and what they give up is their handshake.
+pub(super) fn handshakes(faults: &[Fields], arms: &[(&Fields, &Arm)], findings: &mut Findings) {
+    let (plain, outside) = (
+        arms.iter().find(|(_, arm)| !arm.settings.tls),
+        arms.iter()
+            .find(|(_, arm)| arm.settings.subject.is_command() || arm.settings.subject.broker() == BrokerKind::None),
+    );
+    for fields in faults {
+        let act = fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
+        let problem = match (act, plain, outside) {
+            (Some(Act::StaySilent), Some((_, arm)), _) => {
+                format!("arm `{}` shakes no hands of TLS; write `tls = true` in the arm", arm.name)
+            }
+            (Some(Act::WithholdAnswer), _, Some((_, arm))) => format!(
+                "arm `{}`: {} looks no name up that the harness would hear it give up; remove the arm or the fault",
+                arm.name, arm.settings.subject
+            ),
+            _ => continue,
+        };
+        findings.error(fields.at("profile"), fields.name("profile"), problem);
     }
 }
 

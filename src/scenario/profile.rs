@@ -60,7 +60,7 @@ pub enum ProfileError {
 }
 
 /// The built-in profiles in the order of the documentation: name and text.
-const BUILTIN: [(&str, &str); 23] = [
+const BUILTIN: [(&str, &str); 25] = [
     ("blackhole", include_str!("../../netem/blackhole.toml")),
     ("to-broker", include_str!("../../netem/to-broker.toml")),
     ("to-client", include_str!("../../netem/to-client.toml")),
@@ -68,6 +68,8 @@ const BUILTIN: [(&str, &str); 23] = [
     ("frozen-proxy", include_str!("../../netem/frozen-proxy.toml")),
     ("swallowing-proxy", include_str!("../../netem/swallowing-proxy.toml")),
     ("withheld-reply", include_str!("../../netem/withheld-reply.toml")),
+    ("silent-tls", include_str!("../../netem/silent-tls.toml")),
+    ("dns-late", include_str!("../../netem/dns-late.toml")),
     ("broker-alarm", include_str!("../../netem/broker-alarm.toml")),
     ("killed-broker", include_str!("../../netem/killed-broker.toml")),
     ("restarted-broker", include_str!("../../netem/restarted-broker.toml")),
@@ -206,7 +208,7 @@ mod tests {
             error(&good.replace("drop =", "act = \"freeze\"\ndrop =")),
             "`freeze` is not an act; acts are freeze_broker, kill_broker, reboot_host, freeze_proxy, swallow_proxy, \
              withhold_reply, vanish_host, fail_over, restart_broker, alarm_broker, forget_entry, kill_worker, \
-             pause_worker, kill_reaper, kill_store"
+             pause_worker, kill_reaper, kill_store, stay_silent, withhold_answer"
         );
         assert_eq!(error(&good.replace("client = ", "# ")), "the profile needs `sees.client`, a text");
         assert!(error("name =").starts_with("the profile is not TOML"));

@@ -285,6 +285,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     }
     if !all.load.flawed {
         faults::heard(&all.faults, &read, findings);
+        faults::handshakes(&all.faults, &read, findings);
         faults::deliveries(&all.faults, &read, load_interval, findings);
         faults::alarmed(&all.faults, &read, load_interval, findings);
     }

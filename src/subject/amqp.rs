@@ -71,16 +71,18 @@ pub(super) async fn open(target: &Target, wishes: Wishes, connected: OnConnected
     // A duplicate of the socket while the handshake lasts; dropped with this function at the latest.
     let half_open: Arc<Mutex<Option<Socket>>> = Arc::default();
     let slot = half_open.clone();
-    let server = SocketAddr::V4(target.server);
+    let (server, looked_up) = (SocketAddr::V4(target.server), target.name.clone());
     let uri = uri(target, &wishes);
     let properties = ConnectionProperties::default().with_connection_name(wishes.name.clone().into());
     let limit = wishes.connect_timeout;
     let encrypted = target.ca_file.as_deref().map(tls::config).transpose();
     let encrypted = encrypted.map_err(|error| causes::of_io(&error, How::Other))?.map(TlsConnector::from);
-    let name = tls::name_of(*target.server.ip());
+    let name = tls::name_of(target).map_err(|error| causes::of_io(&error, How::Other))?;
     let connector = async move |_, _| {
         // Bounded here too: lapin's thread can't be called back while it waits for the TCP handshake.
-        let stream = within(limit, connect_tcp(server, wishes.settings.as_ref())).await??;
+        let address = look_up(looked_up.as_deref(), server);
+        let connecting = async { connect_tcp(address.await?, wishes.settings.as_ref()).await };
+        let stream = within(limit, connecting).await??;
         let reference = SockRef::from(&stream);
         let tuple = socket::tuple_of(reference)?;
         *lock(&slot) = Some(SockRef::from(&stream).try_clone()?);
@@ -107,6 +109,13 @@ pub(super) async fn open(target: &Target, wishes: Wishes, connected: OnConnected
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The server's address, by its name where it has one.
+async fn look_up(name: Option<&str>, server: SocketAddr) -> io::Result<SocketAddr> {
+    let Some(name) = name else { return Ok(server) };
+    let mut found = tokio::net::lookup_host((name, server.port())).await?;
+    found.next().ok_or_else(|| io::Error::other("the name has no address"))
 }
 
 async fn connect_tcp(server: SocketAddr, settings: Option<&Settings>) -> io::Result<TcpStream> {
@@ -148,6 +157,7 @@ mod tests {
             user: String::new(),
             password: String::new(),
             ca_file: None,
+            name: None,
         };
         let wishes = Wishes {
             settings: None,

@@ -43,13 +43,15 @@ fn attempt_once(trial: &Trial, attempt: u32, place: &mut Option<Place<'_>>) -> E
 /// TCP and AMQP handshake, both under the connect timeout, then the arm's own read timeout.
 fn open(trial: &Trial, attempt: u32) -> Result<Consumer<'_>, Failure> {
     let settings = &trial.settings;
+    // py-amqp's connect timeout begins after the name has been looked up.
+    let server = trial.target.look_up()?;
     let started = trial.reporter.now();
-    let socket = socket::connect(trial.target.server, settings)?;
+    let socket = socket::connect(server, settings)?;
     trial.connected(trial.reporter.now(), attempt, socket::tuple_of(SockRef::from(&socket))?);
     let frame_max = settings.frame_max.unwrap_or(FRAME_MAX);
     let deadline = settings.connect_timeout.get().map(|limit| started + limit);
-    let name = tls::name_of(*trial.target.server.ip());
-    let records = trial.target.ca_file.as_deref().map(|ca| tls::Records::new(ca, name)).transpose()?;
+    let encrypted = trial.target.ca_file.as_deref();
+    let records = encrypted.map(|ca| tls::Records::new(ca, tls::name_of(&trial.target)?)).transpose()?;
     let mut wire = Wire::new(socket, frame_max, trial.reporter.clone(), deadline, records)?;
     wire.encrypt()?;
     let wishes = Wishes {

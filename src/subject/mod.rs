@@ -35,6 +35,7 @@ mod publish_redis;
 mod reaper_process;
 mod redis_client;
 mod report;
+mod resolver;
 mod schedule;
 pub mod socket;
 mod stop;
@@ -45,7 +46,9 @@ mod tcp_writer;
 mod tls;
 mod topology;
 
+pub use proxy::SILENT;
 pub use proxy_manners::{SWALLOWS, WITHHOLDS};
+pub use resolver::{Answers, Entry};
 
 /// The consumers under test: `halfopen __subject --zero-ns N [--store PATH] [--provider SOCKET]`. Returns the exit status.
 #[must_use]
@@ -72,6 +75,13 @@ pub fn proxy_main(args: &[String]) -> i32 {
 #[must_use]
 pub fn relay_main(args: &[String]) -> i32 {
     proxy::relay_main(args)
+}
+
+/// The name server of a run, which listens before it says hello:
+/// `halfopen __resolver --zero-ns N --listen ADDRESS:PORT --entries FILE`. Returns the exit status.
+#[must_use]
+pub fn resolver_main(args: &[String]) -> i32 {
+    resolver::main(args)
 }
 
 /// The far end of bare TCP subjects: `halfopen __peer --zero-ns N [--listen ADDRESS:PORT]`. Returns the exit status.

@@ -10,7 +10,8 @@ use crate::scenario::{BrokerKind, Delivery, Job, LivenessRule, ReaperSettings, S
 use crate::units::{Offset, TrialId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::io;
+use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,6 +38,25 @@ pub struct Target {
     /// The authority's certificate by which the broker's is checked, where the connection is encrypted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
+    /// The name by which the client looks the broker's address up, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+impl Target {
+    /// The server's address, by its name where it has one: for as long as the system's resolver takes.
+    ///
+    /// # Errors
+    /// The resolver's.
+    pub fn look_up(&self) -> io::Result<SocketAddrV4> {
+        let Some(name) = &self.name else { return Ok(self.server) };
+        let found = (name.as_str(), self.server.port()).to_socket_addrs()?;
+        let v4 = |address| match address {
+            SocketAddr::V4(address) => Some(address),
+            SocketAddr::V6(_) => None,
+        };
+        found.into_iter().find_map(v4).ok_or_else(|| io::Error::other("the name has no address"))
+    }
 }
 
 fn root_vhost() -> String {
@@ -254,6 +274,7 @@ mod tests {
             user: "u\n".into(),
             password: "p".into(),
             ca_file: Some("/run/ca.pem".into()),
+            name: Some("broker-1.halfopen.test".into()),
         };
         let settings = Settings {
             subject: SubjectKind::Lapin,

@@ -57,7 +57,8 @@ fn client(trial: &Trial) -> RedisResult<Client> {
         tcp = tcp.set_user_timeout(limit);
     }
     let server = trial.target.server;
-    let (host, port) = (server.ip().to_string(), server.port());
+    let host = trial.target.name.clone().unwrap_or_else(|| server.ip().to_string());
+    let port = server.port();
     let address = match &trial.target.ca_file {
         None => ConnectionAddr::Tcp(host, port),
         Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },

@@ -3,6 +3,7 @@
 //! Each connection shakes hands in full: nothing of a session is kept for the next one. What is left out: certificates of
 //! clients.
 
+use super::protocol::Target;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -23,9 +24,15 @@ pub(super) fn config(ca: &Path) -> io::Result<Arc<ClientConfig>> {
     Ok(Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()))
 }
 
-/// Whom the certificate has to name: a broker that is found by its address.
-pub(super) fn name_of(address: impl Into<IpAddr>) -> ServerName<'static> {
-    ServerName::IpAddress(address.into().into())
+/// Whom the certificate has to name: what the broker is found by.
+///
+/// # Errors
+/// When that is a name that can't be one.
+pub(super) fn name_of(target: &Target) -> io::Result<ServerName<'static>> {
+    match &target.name {
+        Some(name) => ServerName::try_from(name.clone()).map_err(io::Error::other),
+        None => Ok(ServerName::IpAddress(IpAddr::V4(*target.server.ip()).into())),
+    }
 }
 
 /// The records of one connection, between whoever reads and whoever writes.

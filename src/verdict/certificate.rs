@@ -100,6 +100,10 @@ pub(super) fn objection(
     if !fault.injection.is_faithful() {
         return distorted::objection(&c, intact, fault.injection);
     }
+    if fault.act == Some(Act::WithholdAnswer) && c.offered_to_broker > 0 {
+        let why = format!("{} packets went to the broker before the answer", c.offered_to_broker);
+        return Some(VoidReason::ActNotInForce(why));
+    }
     let control = fault.is_control();
     let hears_nothing = drop.to_client || (fault.act.is_some() && fault.silent());
     // What is lost while the host forgets was looked at in the act's own proof.

@@ -48,7 +48,7 @@ fn is_cut(case: &Case<'_>, t: &Timeline, attempt: &Attempt) -> bool {
     let Some(applied) = t.applied.filter(|_| !case.fault.is_control()) else { return false };
     // A proxy is frozen with all connections that go through it.
     if case.fault.act.is_some_and(Act::in_proxy) && case.fault.scope == Scope::Flow {
-        let there = attempt.connected.is_some_and(|(at, _)| at < applied.after);
+        let there = attempt.connected.is_some_and(|(at, _)| at <= applied.after);
         return there && attempt.local_end().is_none_or(|end| end >= applied.before);
     }
     let named = match (case.fault.scope, attempt.connected) {

@@ -21,7 +21,11 @@ pub(super) fn span(later: Offset, earlier: Offset) -> Span {
 }
 
 pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) -> TrialRow {
-    let first = t.first();
+    let mut first = t.first();
+    if case.fault.in_handshake() && first.notice.is_none() {
+        // What is noticed there is that the handshake came to nothing.
+        first.notice.clone_from(&first.failed);
+    }
     let certificate = certificate::counters(t, case.fault);
     let (outcome, void_reason) = match decide(case, t, &first) {
         Ok(Outcome::FalseAlarm) => (Outcome::FalseAlarm, None),
@@ -140,6 +144,9 @@ fn decide(case: &Case<'_>, t: &Timeline, first: &Attempt) -> Result<Outcome, Voi
     // A run that was stopped, or killed so hard that it could not even say so.
     let cut_short = t.ended.is_none_or(|(at, interrupted)| interrupted && horizon.is_none_or(|h| at < h));
     let unless_cut_short = |reason| if cut_short { VoidReason::Interrupted } else { reason };
+    if case.fault.in_handshake() {
+        return decide_handshake(case, t, first, notice.filter(|n| horizon.is_none_or(|h| *n <= h)), cut_short);
+    }
     let Some((_, tuple)) = first.connected else {
         return Err(unless_cut_short(VoidReason::NeverConnected(why_not(first))));
     };
@@ -185,6 +192,33 @@ fn decide(case: &Case<'_>, t: &Timeline, first: &Attempt) -> Result<Outcome, Voi
         return Err(VoidReason::Interrupted);
     }
     Ok(if survived(case, t, first, horizon) { Outcome::Survived } else { Outcome::Censored })
+}
+
+/// The same where the fault was in force before the connection, which therefore never consumed.
+fn decide_handshake(
+    case: &Case<'_>,
+    t: &Timeline,
+    first: &Attempt,
+    noticed: Option<Offset>,
+    cut_short: bool,
+) -> Result<Outcome, VoidReason> {
+    let answered = case.fault.duration.get().is_some() && t.healed.is_some();
+    if first.ready.is_some() && !answered {
+        return Err(VoidReason::ActNotInForce("the client consumes all the same".to_string()));
+    }
+    if t.applied.is_none() {
+        return Err(match &t.fault_failed {
+            Some((_, reason)) => VoidReason::FaultFailed(reason.clone()),
+            None if cut_short => VoidReason::Interrupted,
+            None => VoidReason::NoFault,
+        });
+    }
+    match (noticed, cut_short) {
+        (Some(_), _) => Ok(Outcome::Detected),
+        (None, _) if first.ready.is_some() => Ok(Outcome::Survived),
+        (None, true) => Err(VoidReason::Interrupted),
+        (None, false) => Ok(Outcome::Censored),
+    }
 }
 
 /// How long the connection under test was healthy under watch: from consuming to whatever came first of the cut, the

@@ -58,6 +58,7 @@ fn spec<'a>(name: &str, dir: &std::path::Path, arms: Vec<ArmNet>, brokers: &'a B
         databases: 0,
         database: false,
         tls: Vec::new(),
+        names: false,
     }
 }
 

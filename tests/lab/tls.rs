@@ -46,3 +46,27 @@ fn behind_tls_the_same_cut_is_proven_and_a_read_timeout_of_py_amqp_is_another() 
     }
     assert_eq!(seen, 8, "four arms under two faults");
 }
+
+#[test]
+fn a_handshake_without_an_answer_is_noticed_by_who_has_a_bound_on_it() {
+    require_root();
+    let few = |text: String| text.replace("trials = 3", "trials = 1");
+    let silent = start("silent-tls", few);
+    // A broker that answers: everybody consumes.
+    let answered = start("silent-tls", |text| few(text).replace("profile = \"silent-tls\"", "profile = \"none\""));
+    let late = start("dns-late", few);
+    // An answer that comes at once enough.
+    let soon = start("dns-late", |text| few(text).replace("\"5s\"", "\"500ms\""));
+    let rows = silent.ends(0).trials;
+    answered.ends(1);
+    let named = late.ends(0).trials;
+    soon.ends(1);
+    for row in rows.iter().chain(&named) {
+        assert_eq!(row.void_reason, None, "{row:?}");
+    }
+    // Acknowledged all the while: keepalive is of no use.
+    let none = rows.iter().find(|row| row.arm == "lapin-none").unwrap();
+    assert_eq!((none.watcher.as_str(), none.kernel_end_s), ("none", None), "{none:?}");
+    let never = named.iter().find(|row| row.arm == "blocking-connect-3" && row.fault == "never").unwrap();
+    assert_eq!((never.local, never.offered_to_broker), (None, Some(0)), "no connection was begun: {never:?}");
+}

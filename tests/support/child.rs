@@ -185,6 +185,7 @@ pub fn target(server: SocketAddrV4, trial: TrialId) -> Target {
         user: String::new(),
         password: String::new(),
         ca_file: None,
+        name: None,
     }
 }
 

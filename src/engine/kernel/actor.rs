@@ -9,7 +9,7 @@ use crate::fault::Applied;
 use crate::host::clock::Clock;
 use crate::host::procfs::{self, Identity, RunState};
 use crate::scenario::{Act, Scope};
-use crate::subject::{SWALLOWS, WITHHOLDS};
+use crate::subject::{SILENT, SWALLOWS, WITHHOLDS};
 use nix::sys::signal::Signal;
 use std::time::Duration;
 
@@ -78,7 +78,10 @@ fn means(act: Act) -> Option<(Signal, Look)> {
         }
         Act::SwallowProxy => Some((Signal::SIGUSR1, Look::Named(SWALLOWS))),
         Act::WithholdReply => Some((Signal::SIGUSR2, Look::Named(WITHHOLDS))),
+        // Nothing is to be changed: it is silent from its start.
+        Act::StaySilent => Some((Signal::SIGCONT, Look::Named(SILENT))),
         Act::RebootHost | Act::VanishHost | Act::FailOver | Act::AlarmBroker | Act::ForgetEntry => None,
+        Act::WithholdAnswer => None,
     }
 }
 

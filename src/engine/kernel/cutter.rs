@@ -91,6 +91,19 @@ pub enum Request {
         /// Index of the client namespace.
         client: usize,
     },
+    /// A connection has begun whose fault was in force before it.
+    Begun {
+        /// The trial.
+        trial: TrialId,
+        /// The connection under test.
+        tuple: Tuple,
+        /// What it has met.
+        what: What,
+        /// When the client began to connect.
+        before: Offset,
+        /// From when on it has waited in vain.
+        after: Offset,
+    },
     /// Cut once more, after a heal, at an instant.
     Again {
         /// The trial.
@@ -306,6 +319,9 @@ impl Cutter {
                 self.planned.push(Planned { trial, tuple, what, client, at });
                 self.due.push(Reverse((at, Due::HangUp(self.planned.len() - 1))));
             }
+            Request::Begun { trial, tuple, what, before, after } => {
+                self.begun(trial, tuple, what, Applied { before, after })
+            }
             Request::Again { trial, at, time } => self.due.push(Reverse((at, Due::Again(trial, time)))),
             Request::Heal { trial, at } => self.due.push(Reverse((at, Due::Heal(trial)))),
             Request::Shared(roots, whose) => self.actor = Actor::new(roots, whose),
@@ -395,6 +411,27 @@ impl Cutter {
         self.prove(trial);
     }
 
+    /// Nothing is done any more: the connection is counted from here on, and who is silent is looked at.
+    fn begun(&mut self, trial: TrialId, tuple: Tuple, what: What, applied: Applied) {
+        if self.finished.contains(&trial) {
+            return;
+        }
+        let counted = self.install(trial, tuple, what).map(drop);
+        let silent = what.act.map_or(Ok(()), |act| {
+            self.acts.insert(trial, act);
+            if act.in_proxy() { self.change_proxy(trial, act, Scope::Host).map(drop) } else { Ok(()) }
+        });
+        match counted.and(silent) {
+            Ok(()) => {
+                self.in_force.insert(trial, true);
+                let Applied { before, after } = applied;
+                self.say(trial, Kind::FaultApplied { tuple, before, after, age_at_fault_s: None });
+            }
+            Err(reason) => self.say(trial, Kind::FaultFailed { reason }),
+        }
+        self.prove(trial);
+    }
+
     /// The broker's host is gone with its address: nothing of it is heard any more, and nobody is found there.
     fn vanish(&mut self, trial: TrialId, tuple: Tuple, what: What) -> Result<Applied, String> {
         let cut = self.install(trial, tuple, what)?;
@@ -471,7 +508,9 @@ impl Cutter {
         for Proof { what, holds } in self.addresses.proof(trial).into_iter().chain(self.distorted.proof(trial)) {
             self.say(trial, Kind::Proof { what, holds });
         }
-        if let Some(act) = self.acts.get(&trial).filter(|_| self.in_force.get(&trial) == Some(&true)) {
+        // The name server tells by itself what it was asked.
+        let looked_at = |act: &&Act| **act != Act::WithholdAnswer && self.in_force.get(&trial) == Some(&true);
+        if let Some(act) = self.acts.get(&trial).filter(looked_at) {
             let Proof { what, holds } = match (act, self.own_actors.get(&trial)) {
                 (Act::AlarmBroker, _) => self.alarms.proof(),
                 (act, own) => own.unwrap_or(&self.actor).proof(*act),
@@ -533,6 +572,8 @@ impl Cutter {
         let clock = self.clock;
         let healed = match self.acts.get(&trial).copied() {
             Some(Act::AlarmBroker) => self.alarms.clear(clock),
+            // It answers by its own clock.
+            Some(Act::WithholdAnswer) => Ok(Applied { before: clock.now(), after: clock.now() }),
             Some(act) => self.actor_of(trial).heal(clock, act),
             None => self.table.heal(trial).map_err(|error| error.to_string()),
         };

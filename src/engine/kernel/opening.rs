@@ -3,8 +3,11 @@
 use super::super::foreign_log::Log;
 use super::super::heard::{Heard, Pairs};
 use super::*;
+use crate::host::names::look_up_by;
+use crate::lab::ZONE;
 use crate::scenario::{LivenessStore, ReaperSettings, Trigger};
 use crate::subject::protocol::{Beats, Worker};
+use crate::subject::{Answers, Entry};
 
 /// The run's task store, with no task in it; its place.
 fn make_store(run_id: &str, lab: &Lab) -> Result<String, EngineError> {
@@ -65,6 +68,24 @@ pub(super) fn heard(plan: &Plan, outside: &Outside) -> Pairs {
         Some((pair, Heard { trial, broker: arm.settings.subject.broker(), queue }))
     };
     outside.trials().into_iter().filter_map(one).collect()
+}
+
+/// The name of a trial's broker, where it is looked up.
+fn name_of(plan: &Plan, trial: &plan::Trial) -> Option<String> {
+    let withheld = plan.scenario.faults[trial.fault].act == Some(Act::WithholdAnswer);
+    withheld.then(|| format!("broker-{}.{ZONE}", trial.id))
+}
+
+/// What the name server is told.
+fn names(plan: &Plan) -> Vec<Entry> {
+    let entry = |trial: &plan::Trial| {
+        let answers = match plan.scenario.faults[trial.fault].duration.get() {
+            Some(time) => Answers::After(time),
+            None => Answers::Never,
+        };
+        Some(Entry { trial: trial.id, name: name_of(plan, trial)?, address: trial.server, answers })
+    };
+    plan.trials.iter().filter_map(entry).collect()
 }
 
 impl Run<'_> {
@@ -150,13 +171,28 @@ impl Run<'_> {
                 self.reapers.push(index);
             }
         }
+        if does(plan, |act| act == Act::WithholdAnswer) {
+            let dir = work_dir();
+            look_up_by(ADMIN, &dir).map_err(|e| EngineError::Cannot(format!("a name server of the run's own: {e}")))?;
+            let path = dir.join("names.json");
+            let text = serde_json::to_vec(&names(plan)).map_err(std::io::Error::other);
+            text.and_then(|text| std::fs::write(&path, text)).map_err(harness("the name server's names"))?;
+            let listen = SocketAddrV4::new(ADMIN, 53).to_string();
+            let path = path.to_string_lossy().into_owned();
+            let role = ["__resolver", "--listen", &listen, "--entries", &path];
+            self.add(&role, "name server", Seat::Server).map_err(harness("name server"))?;
+        }
         if self.lab.proxy.is_some() {
             for trial in &plan.trials {
                 let port = scenario.arms[trial.arm].settings.port();
                 let listen = SocketAddrV4::new(trial.server, port).to_string();
                 let (id, upstream) = (trial.id.to_string(), SocketAddrV4::new(ADMIN, port).to_string());
                 let queue = queue(plan, trial.id);
-                let role = ["__proxy", "--trial", &id, "--listen", &listen, "--upstream", &upstream, "--queue", &queue];
+                let mut role =
+                    vec!["__proxy", "--trial", &id, "--listen", &listen, "--upstream", &upstream, "--queue", &queue];
+                if scenario.faults[trial.fault].act == Some(Act::StaySilent) {
+                    role.push("--silent");
+                }
                 let name = format!("{PROXY} {id}");
                 self.add(&role, &name, Seat::Proxy).map_err(harness(&name))?;
             }
@@ -196,6 +232,7 @@ impl Run<'_> {
             user,
             password,
             ca_file: None,
+            name: None,
         }
     }
 
@@ -204,7 +241,8 @@ impl Run<'_> {
         let settings = &self.plan.scenario.arms[trial.arm].settings;
         let ca_file = self.lab.certificates.as_ref().filter(|_| settings.tls).map(|files| files.ca.clone());
         let plain = self.target(trial.id, trial.server, settings.subject.broker());
-        Target { server: SocketAddrV4::new(trial.server, settings.port()), ca_file, ..plain }
+        let name = name_of(self.plan, trial);
+        Target { server: SocketAddrV4::new(trial.server, settings.port()), ca_file, name, ..plain }
     }
 
     /// How the worker of a trial gives signs of life.

@@ -129,7 +129,11 @@ impl Outside {
             let loaded = plan.scenario.load_of(arm).is_some();
             let fault = plan.scenario.faults.get(trial.fault);
             let target = fault.and_then(|fault| fault.connection.clone()).unwrap_or_else(|| CONSUMER.to_string());
-            this.clients.insert(trial.id, Client { target, ready_when, needs_role, loaded, ..Client::default() });
+            // It will never consume: its connections are told of from the first on, in their order.
+            let ready = fault.is_some_and(|fault| fault.in_handshake());
+            let needs_role = needs_role && !ready;
+            let client = Client { target, ready_when, needs_role, loaded, ready, ..Client::default() };
+            this.clients.insert(trial.id, client);
         }
         this
     }

@@ -594,6 +594,11 @@ impl<'a> Run<'a> {
                 let what = What::of(&scenario.faults[planned.fault], scenario.horizon);
                 self.ask(Request::HangUp { trial, at, tuple, what, client: planned.arm });
             }
+            Order::Begun { trial, tuple, before, after } => {
+                let Some(planned) = self.plan.trial(trial) else { return };
+                let what = What::of(&self.plan.scenario.faults[planned.fault], self.plan.scenario.horizon);
+                self.ask(Request::Begun { trial, tuple, what, before, after });
+            }
             Order::Again { trial, at, time } => self.ask(Request::Again { trial, at, time }),
             Order::Heal { trial, at } => self.ask(Request::Heal { trial, at }),
             Order::Certify(trial) => self.ask(Request::Certify(trial)),

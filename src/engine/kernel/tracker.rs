@@ -7,6 +7,7 @@ use crate::events::{Event, Kind, Source, Tuple};
 use crate::plan::{self, Plan};
 use crate::scenario::{Act, BrokerKind, Fault, Trigger};
 use crate::units::{Offset, TrialId};
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 /// What the dispatcher has to do.
@@ -45,6 +46,17 @@ pub enum Order {
         /// The connection.
         tuple: Tuple,
     },
+    /// The connection has begun whose fault was in force before it.
+    Begun {
+        /// The trial.
+        trial: TrialId,
+        /// The connection under test.
+        tuple: Tuple,
+        /// When the client began to connect.
+        before: Offset,
+        /// From when on it has waited in vain.
+        after: Offset,
+    },
     /// Put the healed fault in force again at the given time.
     Again {
         /// The trial.
@@ -72,11 +84,17 @@ pub enum Order {
     },
 }
 
+/// How long before a late answer its trial's packets are counted for the last time.
+const BEFORE_THE_ANSWER: Duration = Duration::from_millis(100);
+
 #[derive(Debug, Clone, Default)]
 struct State {
     tuple: Option<Tuple>,
+    connecting: Option<Offset>,
     ready: bool,
     failed: bool,
+    /// It has met a fault that was in force before it.
+    begun: bool,
     applied: Option<Offset>,
     /// From when on a cut was ordered that tells the client by itself, perhaps before the harness hears that it was done.
     told_from: Option<Offset>,
@@ -131,7 +149,8 @@ impl<'a> Tracker<'a> {
     /// anything.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Offset> {
-        if self.started { self.next_horizon } else { Some(self.open_deadline) }
+        let opening = (!self.started).then_some(self.open_deadline);
+        self.next_horizon.into_iter().chain(opening).min()
     }
 
     /// Whether every trial has ended.
@@ -154,7 +173,30 @@ impl<'a> Tracker<'a> {
         let (id, state) = (trial.id, &mut self.states[index]);
         let mut orders = Vec::new();
         match &event.kind {
-            Kind::Connected { attempt: 0, tuple } => state.tuple = Some(*tuple),
+            Kind::Connecting { attempt: 0 } => {
+                state.connecting = Some(event.offset);
+                let fault = &self.plan.scenario.faults[trial.fault];
+                if fault.act == Some(Act::WithholdAnswer) && !state.begun && !state.failed {
+                    state.begun = true;
+                    self.opening -= 1;
+                    // There is no connection yet: its client's port is not known.
+                    let port = self.plan.scenario.arms[trial.arm].settings.port();
+                    let local = SocketAddrV4::new(trial.client, 0);
+                    let tuple = Tuple { local, peer: SocketAddrV4::new(trial.server, port) };
+                    let (before, after) = (event.offset, event.offset);
+                    orders.push(Order::Begun { trial: id, tuple, before, after });
+                }
+            }
+            Kind::Connected { attempt: 0, tuple } => {
+                state.tuple = Some(*tuple);
+                let fault = &self.plan.scenario.faults[trial.fault];
+                if fault.in_handshake() && !state.begun && !state.failed {
+                    state.begun = true;
+                    self.opening -= 1;
+                    let before = state.connecting.unwrap_or(event.offset).min(event.offset);
+                    orders.push(Order::Begun { trial: id, tuple: *tuple, before, after: event.offset });
+                }
+            }
             Kind::Connected { attempt: 1, tuple } if state.reconnects.is_some() && state.applied.is_none() => {
                 let fault = &self.plan.scenario.faults[trial.fault];
                 // Of a wider scope the cut was there before the SYN.
@@ -163,9 +205,13 @@ impl<'a> Tracker<'a> {
                     orders.push(Order::Cut { trial: id, at: event.offset, tuple: *tuple });
                 }
             }
+            Kind::ConnectFailed { attempt: 0, .. } if state.begun && !state.noticed => {
+                state.noticed = true;
+                orders.push(Order::Certify(id));
+            }
             Kind::Ready { attempt: 0 } if !state.ready && !state.failed => {
                 state.ready = true;
-                self.opening -= 1;
+                self.opening -= usize::from(!state.begun);
                 let arm = &self.plan.scenario.arms[trial.arm];
                 let loaded = self.plan.scenario.load_of(arm).is_some();
                 // A task with an ETA counts from the cut, which has its place only when all are ready.
@@ -226,7 +272,9 @@ impl<'a> Tracker<'a> {
                     orders.push(Order::GoOn(id));
                 }
                 if let Some(duration) = fault.duration.get() {
-                    orders.push(Order::Heal { trial: id, at: *after + duration });
+                    // The name server answers by its own clock: what is counted ends shortly before.
+                    let early = if fault.act == Some(Act::WithholdAnswer) { BEFORE_THE_ANSWER } else { Duration::ZERO };
+                    orders.push(Order::Heal { trial: id, at: *after + duration.saturating_sub(early) });
                 }
             }
             Kind::FaultHealed { after, .. } => {
@@ -296,7 +344,7 @@ impl<'a> Tracker<'a> {
         let mut orders = Vec::new();
         for (index, trial) in self.plan.trials.iter().enumerate() {
             let state = &mut self.states[index];
-            if state.ended {
+            if state.ended || state.begun {
                 continue;
             }
             let (true, Some(tuple)) = (state.ready, state.tuple) else {
@@ -355,6 +403,10 @@ impl<'a> Tracker<'a> {
         let messages_tell_more =
             self.plan.scenario.load_of(arm).is_some() && (broker != BrokerKind::None || !can_recover || !state.through);
         // A broker that comes back is killed again.
+        if fault.in_handshake() {
+            let over = state.recovered || fault.duration.get().is_none();
+            return state.applied.is_some() && ((state.noticed && over) || state.ready);
+        }
         let over = fault.act != Some(Act::RestartBroker);
         over && !messages_tell_more
             && state.applied.is_some()
@@ -371,7 +423,7 @@ impl<'a> Tracker<'a> {
         }
         state.ended = true;
         self.active -= 1;
-        if !state.ready && !state.failed {
+        if !state.ready && !state.failed && !state.begun {
             state.failed = true;
             self.opening -= 1;
         }

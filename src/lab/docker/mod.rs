@@ -196,8 +196,8 @@ pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Re
     }
     if spec.namespaces_only {
         return Err(cannot(
-            "a worker that is killed or stopped, and whatever is started again, have to be the harness' own processes; run it with \
-             --lab netns or vm",
+            "a worker that is killed or stopped, whatever is started again, and a name server have to be the harness' own processes; \
+             run it with --lab netns or vm",
         ));
     }
     let api = Api::usable()?;
