@@ -549,6 +549,7 @@ fn celery(environment: &Path, home: &Path, queue: &str) -> Program {
         user: String::new(),
         password: String::new(),
         effects: home.join("effects"),
+        ca_file: None,
         log: home.join("celery.log"),
     };
     adapter.program(&settings, &place)
