@@ -36,6 +36,8 @@ const REDIS_TICK: Duration = Duration::from_millis(100);
 const MOST_TIMEOUTS: u32 = 256;
 /// From the cut until a client that was told to has made its synchronous call, at most: the word passes two processes.
 const CALLING: Duration = Duration::from_millis(300);
+/// From the RST that ends a connection until its client's next SYN, at most: it wakes up, says that it noticed, and opens a socket.
+const RECONNECTING: Duration = Duration::from_millis(100);
 
 /// What the model has to know about the machine. The default is the reference machine: HZ 250, Linux 6.18, and the
 /// sysctls that every new network namespace starts with, whatever the host's are (`tcp_sk_init` in
@@ -186,8 +188,7 @@ fn reconnect(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Option<Re
     let unknown = || "a broker's client waits for more than the handshake; the model knows the kernel's".to_string();
     Some(window.ok_or_else(unknown).map(|Window { lo_s, hi_s }| {
         Forecast {
-            // The client wakes up to the RST before it sends the SYN.
-            window: Window { lo_s, hi_s: hi_s.map(|hi| hi + REACTION.as_secs_f64()) },
+            window: Window { lo_s, hi_s: hi_s.map(|hi| hi + RECONNECTING.as_secs_f64()) },
             // Whichever is shorter, and all where that is not sure.
             watchers: [
                 (arm.settings.connect_timeout != Setting::None).then_some(Watcher::ConnectTimeout),
