@@ -90,6 +90,14 @@ pub(super) fn aim(plan: &mut Plan) -> Result<DockerSpec, Failure> {
 /// Finds the images, and with them whether this machine can run the docker lab at all.
 pub(super) fn prepare(plan: &Plan) -> Result<DockerSpec, Failure> {
     let broker = &plan.scenario.broker;
+    if let Some(arm) = plan.scenario.arms.iter().find(|arm| arm.settings.tls) {
+        let text = format!(
+            "{}: arm `{}`: tls: the brokers of the docker lab are images as they are, without a listener that has a certificate; \
+             run it with --lab netns or vm",
+            plan.scenario.name, arm.name
+        );
+        return Err(Failure::new(Exit::Cannot, text));
+    }
     let others = plan.scenario.arms.iter().any(|arm| arm.settings.subject.is_command());
     let image = broker.image.first().map(String::as_str);
     let say = &mut |text: &str| say!("halfopen: {text}");

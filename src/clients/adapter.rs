@@ -51,6 +51,9 @@ pub struct Adapter {
     pub env: BTreeMap<String, String>,
     /// An arm's options by the client's own names.
     pub options: BTreeMap<String, String>,
+    /// What the client has to be told where its connections are encrypted: its own options by their paths, with `{ca_file}` to
+    /// fill in.
+    pub tls: BTreeMap<String, Value>,
     /// What the client's own options claim to do to the socket: by name, the column of the effective options.
     pub claims: BTreeMap<String, String>,
     /// The lock file's text; empty where nothing is installed.
@@ -115,6 +118,8 @@ pub struct Where {
     pub password: String,
     /// The socket of the task's proof.
     pub effects: PathBuf,
+    /// The authority's certificate, where the connection is encrypted.
+    pub ca_file: Option<PathBuf>,
     /// The log.
     pub log: PathBuf,
 }
@@ -216,6 +221,7 @@ fn own(line: &CommandLine, kind: SubjectKind) -> Adapter {
         versions: Vec::new(),
         env: line.env.clone(),
         options: BTreeMap::new(),
+        tls: BTreeMap::new(),
         claims: BTreeMap::new(),
         lock: "",
         scripts: &[],
@@ -259,13 +265,33 @@ fn parse(
         versions: words("versions")?,
         env: table("env"),
         options: table("options"),
+        tls: mixed(document.get("tls")),
         claims: table("claims"),
         lock,
         scripts,
     })
 }
 
+/// A table of texts, numbers and switches.
+fn mixed(table: Option<&Item>) -> BTreeMap<String, Value> {
+    let Some(table) = table.and_then(Item::as_table_like) else { return BTreeMap::new() };
+    let value = |item: &Item| -> Option<Value> {
+        let text = item.as_str().map(Value::from);
+        text.or_else(|| item.as_bool().map(Value::from)).or_else(|| item.as_integer().map(Value::from))
+    };
+    table.iter().filter_map(|(key, item)| Some((key.to_string(), value(item)?))).collect()
+}
+
 impl Adapter {
+    /// What says that it consumes. Behind TLS nobody hears what a client sends, so there it is a connection.
+    #[must_use]
+    pub fn ready(&self, settings: &Settings) -> ReadyWhen {
+        match &self.ready {
+            ReadyWhen::Consumes if settings.tls => ReadyWhen::Connections(1),
+            known => known.clone(),
+        }
+    }
+
     /// Names and versions of what `run.json` shows, from the lock file.
     #[must_use]
     pub fn locked_versions(&self) -> BTreeMap<String, String> {
@@ -289,6 +315,21 @@ impl Adapter {
         all
     }
 
+    /// The client's configuration in one trial: with what it has to know of TLS where the connection is encrypted.
+    fn configured(&self, settings: &Settings, place: &Where) -> Map<String, Value> {
+        let mut all = self.configuration(settings);
+        let Some(ca) = &place.ca_file else { return all };
+        let ca = BTreeMap::from([("ca_file".to_string(), ca.to_string_lossy().into_owned())]);
+        for (path, value) in &self.tls {
+            let value = match value {
+                Value::String(text) => fill(text, &ca).into(),
+                other => other.clone(),
+            };
+            put(&mut all, path, value);
+        }
+        all
+    }
+
     /// The program for one trial.
     #[must_use]
     pub fn program(&self, settings: &Settings, place: &Where) -> Program {
@@ -307,7 +348,7 @@ impl Adapter {
             argv: self.command.iter().map(|text| fill(text)).collect(),
             env: env.into_iter().collect(),
             cwd: self.cwd.as_ref().map(|cwd| place.started_in.join(cwd)),
-            ready: self.ready.clone(),
+            ready: self.ready(settings),
             lost: self.lost.clone(),
             words: self.words.clone(),
             done: self.done.clone(),
@@ -320,9 +361,10 @@ impl Adapter {
 
     fn braces(&self, settings: &Settings, place: &Where) -> BTreeMap<String, String> {
         let Where { broker_host: host, broker_port: port, user, password, .. } = place;
+        let s = if place.ca_file.is_some() { "s" } else { "" };
         let url = match place.broker {
-            BrokerKind::Redis => format!("redis://:{password}@{host}:{port}/{}", place.db),
-            _ => format!("amqp://{user}:{password}@{host}:{port}/{}", place.vhost),
+            BrokerKind::Redis => format!("redis{s}://:{password}@{host}:{port}/{}", place.db),
+            _ => format!("amqp{s}://{user}:{password}@{host}:{port}/{}", place.vhost),
         };
         let path = |path: &Path| path.to_string_lossy().into_owned();
         let mut all: BTreeMap<String, String> = [
@@ -336,7 +378,8 @@ impl Adapter {
             ("password", password.clone()),
             ("trial", place.trial.to_string()),
             ("effects", path(&place.effects)),
-            ("conf", Value::Object(self.configuration(settings)).to_string()),
+            ("ca_file", place.ca_file.as_deref().map(path).unwrap_or_default()),
+            ("conf", Value::Object(self.configured(settings, place)).to_string()),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_string(), value))
@@ -527,6 +570,7 @@ mod tests {
             user: "u".into(),
             password: "p".into(),
             effects: "/tmp/e".into(),
+            ca_file: None,
             log: "/run/l".into(),
         };
         let asks = settings(&[("subject", "celery"), ("client.note", "{password}")]);

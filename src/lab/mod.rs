@@ -15,6 +15,7 @@
 mod alarm;
 mod amqp;
 mod broker;
+mod certificates;
 mod code_path;
 pub mod docker;
 mod error;
@@ -28,6 +29,7 @@ pub mod vm;
 
 pub use alarm::Alarm;
 pub use broker::{Broker, Patience};
+pub use certificates::{Certificates, MAX_NAMES};
 pub use error::LabError;
 pub use netns::{ADMIN, ArmNet, BoxNet, PRODUCER, RouterNs, STANDBY, TO_SERVERS};
 pub use postgres::Postgres;
@@ -41,6 +43,7 @@ use crate::host::secret::password;
 use crate::scenario::{BrokerKind, BrokerSettings};
 use crate::units::TrialId;
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 /// The most arms: second octets 64 to 127 are clients, 128 to 191 are servers.
@@ -80,7 +83,12 @@ pub struct LabSpec<'a> {
     pub databases: u32,
     /// Whether the tasks are in a PostgreSQL.
     pub database: bool,
+    /// The addresses at which clients find a broker whose listener has a certificate; empty: no broker has such a listener.
+    pub tls: Vec<Ipv4Addr>,
 }
+
+/// The zone of the names of the trials' brokers.
+pub const ZONE: &str = "halfopen.test";
 
 /// A lab that stands: every broker answered a login.
 #[derive(Debug)]
@@ -103,6 +111,8 @@ pub struct Lab {
     pub brokers: Vec<Broker>,
     /// The database of the task store, where one was asked for.
     pub database: Option<Postgres>,
+    /// The brokers' certificates, where some clients ask for them.
+    pub certificates: Option<Certificates>,
     links: links::Links,
     /// What holds the hosts.
     place: Place,
@@ -129,14 +139,17 @@ impl Lab {
     pub fn build(spec: &LabSpec<'_>, patience: &Patience) -> Result<Self, LabError> {
         let programs = Programs::locate(&spec.brokers.kinds)?;
         netns::validate(&spec.arms)?;
+        let certificates = certificates(spec)?;
         let network = netns::build(spec, patience.clock)?;
         let mut sites = Vec::new();
         for kind in spec.brokers.kinds.iter().copied().filter(|kind| *kind != BrokerKind::None) {
             let password = password().map_err(|source| LabError::Io { kind, what: "make a password", source })?;
+            let tls = certificates.as_ref();
             let dir = spec.work_dir.join(kind.name());
-            sites.push(Site { kind, ns: &network.server, dir, password: password.clone() });
+            sites.push(Site { kind, ns: &network.server, dir, password: password.clone(), tls });
             if let Some(ns) = &network.standby {
-                sites.push(Site { kind, ns, dir: spec.work_dir.join("standby").join(kind.name()), password });
+                let dir = spec.work_dir.join("standby").join(kind.name());
+                sites.push(Site { kind, ns, dir, password, tls });
             }
         }
         let started = &|site: &Site<'_>| match site.kind {
@@ -166,7 +179,20 @@ impl Lab {
         drop(sites);
         let netns::Network { router, server, producer, proxy, standby, clients, links } = network;
         let place = Place::Namespaces;
-        Ok(Self { router, server, producer, proxy, standby, standby_brokers, clients, brokers, database, links, place })
+        Ok(Self {
+            router,
+            server,
+            producer,
+            proxy,
+            standby,
+            standby_brokers,
+            clients,
+            brokers,
+            database,
+            certificates,
+            links,
+            place,
+        })
     }
 
     /// Which packets pass between the hosts in the namespace [`Self::router`], and the name of the table for the cut where
@@ -265,6 +291,15 @@ impl Lab {
     }
 }
 
+/// The certificates, where anybody asks for them.
+fn certificates(spec: &LabSpec<'_>) -> Result<Option<Certificates>, LabError> {
+    if spec.tls.is_empty() {
+        return Ok(None);
+    }
+    let made = Certificates::make(&spec.work_dir, &spec.tls, ZONE);
+    made.map(Some).map_err(|source| LabError::Certificates { source })
+}
+
 /// Where a broker of the run is.
 struct Site<'a> {
     kind: BrokerKind,
@@ -273,6 +308,8 @@ struct Site<'a> {
     dir: PathBuf,
     /// Of the run's own login there.
     password: String,
+    /// What it shows to clients that ask for it.
+    tls: Option<&'a Certificates>,
 }
 
 /// The programs that a lab needs, found beforehand.

@@ -433,7 +433,7 @@ fn settings(scenario: &Scenario, arm: &Arm) -> timers::Settings {
     let consumer_timeout = scenario.broker.consumer_timeout.map_or(stock.peer.consumer_timeout, Setting::After);
     timers::Settings {
         connect_timeout: own.connect_timeout,
-        read_timeout: own.read_timeout,
+        read_timeout: own.read_bound(),
         heartbeat: own.heartbeat,
         broker_heartbeat: scenario.broker.heartbeat.unwrap_or(stock.broker_heartbeat),
         heartbeat_thread: match own.heartbeat_thread {

@@ -104,8 +104,8 @@ pub(super) const COMMAND: &[Key] = &[
         Kind::Texts,
         "command = [\"python3\", \"worker.py\", \"{broker_url}\"]",
         "Program and arguments. Filled in for each trial: `{broker_url}`, `{host}`, `{port}`, `{vhost}`, `{db}`, `{queue}`, \
-         `{user}`, `{password}`, `{trial}`, `{effects}`, `{conf}` (the arm's `client` as JSON) and `{client.NAME}` (one of \
-         its options).",
+         `{user}`, `{password}`, `{trial}`, `{effects}`, `{ca_file}` (with `tls = true`), `{conf}` (the arm's `client` as JSON) \
+         and `{client.NAME}` (one of its options).",
     ),
     optional(
         "broker",
@@ -283,8 +283,8 @@ pub(super) fn problems(fields: &Fields, load: bool, brace: &[String]) -> Vec<(us
 }
 
 /// What braces may stand for beside `{client.NAME}`.
-const BRACES: [&str; 11] =
-    ["broker_url", "host", "port", "vhost", "db", "queue", "user", "password", "trial", "effects", "conf"];
+const BRACES: [&str; 12] =
+    ["broker_url", "host", "port", "vhost", "db", "queue", "user", "password", "trial", "effects", "ca_file", "conf"];
 
 /// The words in braces that look like one of ours: lower case letters, `_` and `.`; everything else is left as it is.
 fn braces(text: &str) -> impl Iterator<Item = &str> {

@@ -249,6 +249,18 @@ pub(super) fn proxied(faults: &[Fields], bare: bool, findings: &mut Findings) {
     }
 }
 
+/// What connections are for is heard at the broker's door, and not behind TLS.
+pub(super) fn heard(faults: &[Fields], arms: &[(&Fields, &Arm)], findings: &mut Findings) {
+    let Some((_, arm)) = arms.iter().find(|(_, arm)| arm.settings.tls) else { return };
+    for fields in faults.iter().filter(|fields| fields.text("connection").is_some_and(|role| role != "consumer")) {
+        let problem = format!(
+            "nobody hears what a connection is for where it is encrypted, and arm `{}` has `tls = true`; remove one of the two",
+            arm.name
+        );
+        findings.error(fields.at("connection"), fields.name("connection"), problem);
+    }
+}
+
 /// A client of our own has one connection; what another's are for is heard.
 pub(super) fn of_a_role(faults: &[Fields], all_from_outside: bool, findings: &mut Findings) {
     for fields in faults.iter().filter(|fields| !all_from_outside && fields.has("connection")) {

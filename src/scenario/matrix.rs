@@ -34,6 +34,8 @@ pub enum OptionName {
     Work,
     /// AMQP's largest frame.
     FrameMax,
+    /// Whether the connections are encrypted.
+    Tls,
     /// Whether the embedded peer reads what it is sent.
     PeerReads,
     /// What the path does to packets all the time.
@@ -48,7 +50,7 @@ pub enum OptionName {
 
 impl OptionName {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::ConnectTimeout,
         Self::ReadTimeout,
         Self::Keepalive,
@@ -61,6 +63,7 @@ impl OptionName {
         Self::Ack,
         Self::Work,
         Self::FrameMax,
+        Self::Tls,
         Self::PeerReads,
         Self::Link,
         Self::Sysctl,
@@ -84,6 +87,7 @@ impl OptionName {
             Self::Ack => "ack",
             Self::Work => "work",
             Self::FrameMax => "frame_max",
+            Self::Tls => "tls",
             Self::PeerReads => "peer_reads",
             Self::Link => "link",
             Self::Sysctl => "sysctl",
@@ -140,6 +144,8 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
     use OptionName as O;
     use SubjectKind as S;
     match (subject, option) {
+        (S::TcpReader | S::TcpWriter, O::Tls) => Applies::No { why: "bare TCP has nothing that would encrypt it" },
+        (_, O::Tls) => Applies::Yes,
         // The user's own program: nothing is known of its options.
         (S::Command | S::CommandRedis, O::Link | O::Sysctl | O::Load | O::Client) => Applies::Yes,
         (S::Command | S::CommandRedis, _) => Applies::No {
@@ -270,8 +276,9 @@ mod tests {
         }
         // 6 for the five of our own, read_timeout for the three that block, 4 of AMQP for each of its clients and 2 for the
         // one that blocks, work for the three with a broker, peer_reads for the writer, ping for Redis, 9 of each Celery on
-        // RabbitMQ, 8 of each on Redis, 8 of pika and aio-pika, 7 of dramatiq, 7 of each redis-py, and 4 of each command line.
-        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 3 + 1 + 1 + 2 * 9 + 2 * 8 + 2 * 8 + 7 + 2 * 7 + 2 * 4);
+        // RabbitMQ, 8 of each on Redis, 8 of pika and aio-pika, 7 of dramatiq, 7 of each redis-py, and 4 of each command line; TLS
+        // for all but bare TCP.
+        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 3 + 1 + 1 + 2 * 9 + 2 * 8 + 2 * 8 + 7 + 2 * 7 + 2 * 4 + 14);
     }
 
     #[test]

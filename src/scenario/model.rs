@@ -174,6 +174,16 @@ impl BrokerKind {
             Self::Redis => 6379,
         }
     }
+
+    /// The TCP port of its listener with a certificate, beside the plain one. The embedded peer has none.
+    #[must_use]
+    pub fn tls_port(self) -> u16 {
+        match self {
+            Self::None => Self::None.port(),
+            Self::Rabbitmq => 5671,
+            Self::Redis => 6380,
+        }
+    }
 }
 
 impl fmt::Display for BrokerKind {
@@ -249,6 +259,9 @@ pub struct Settings {
     /// the cut, and every later byte waits behind a closed one.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub peer_reads: bool,
+    /// Whether the connections are encrypted.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub tls: bool,
     /// What the path between the arm's clients and the broker does to packets all the time; `None` is nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
@@ -290,6 +303,20 @@ fn is_default(kind: &TaskStoreKind) -> bool {
 const WORK: Duration = Duration::from_millis(50);
 
 impl Settings {
+    /// What bounds each read of a blocking client on a connection that stands. `SO_RCVTIMEO`; but py-amqp behind TLS keeps its
+    /// connect timeout on the socket for that, and `SO_RCVTIMEO` does nothing there (docs/timers.md).
+    #[must_use]
+    pub fn read_bound(&self) -> Setting {
+        if self.tls && self.subject == SubjectKind::AmqpBlocking { self.connect_timeout } else { self.read_timeout }
+    }
+
+    /// The TCP port at which this client finds its broker.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        let broker = self.subject.broker();
+        if self.tls { broker.tls_port() } else { broker.port() }
+    }
+
     /// How long the work on a message takes. A `BRPOP` has nothing to acknowledge afterwards, so there it takes no time
     /// unless asked.
     #[must_use]
@@ -297,6 +324,11 @@ impl Settings {
         let usual = if self.subject.broker() == BrokerKind::Rabbitmq { WORK } else { Duration::ZERO };
         self.work.unwrap_or(usual)
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_no(value: &bool) -> bool {
+    !*value
 }
 
 fn yes() -> bool {

@@ -214,6 +214,16 @@ pub(super) const OPTIONS: &[Key] = &[
         &["max_frame_size", "frame_size"],
     ),
     optional(
+        "tls",
+        Kind::Flag,
+        "`false`",
+        "tls = true",
+        "Whether the connections are encrypted: the broker then listens with a certificate that the run makes (RabbitMQ on port \
+         5671, Redis on 6380), and the client checks it. `{broker_url}` of a command line becomes `amqps://` or `rediss://`, and \
+         `{ca_file}` names the authority's certificate. In the docker lab there is no such listener.",
+        &["ssl", "use_tls", "use_ssl", "broker_use_ssl"],
+    ),
+    optional(
         "peer_reads",
         Kind::Flag,
         "`true`",

@@ -253,6 +253,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         checks::trials(own, &all.scenario, arm.trials, all.faults.len(), findings);
     }
     if !all.load.flawed {
+        faults::heard(&all.faults, &read, findings);
         faults::deliveries(&all.faults, &read, load_interval, findings);
         faults::alarmed(&all.faults, &read, load_interval, findings);
     }

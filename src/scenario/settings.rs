@@ -38,7 +38,8 @@ fn asks(val: &Val) -> bool {
 
 /// The options that a section writes and that ask for something.
 fn written(fields: &Fields) -> impl Iterator<Item = (&'static str, OptionName, &Found)> {
-    fields.iter().filter(|(_, found)| asks(&found.val)).filter_map(|(key, found)| {
+    let plain = |(key, found): &(&'static str, &Found)| *key == "tls" && found.val == Val::Flag(false);
+    fields.iter().filter(move |pair| asks(&pair.1.val) && !plain(pair)).filter_map(|(key, found)| {
         let option = OptionName::of_key(key)?;
         Some((key, option, found))
     })
@@ -142,6 +143,7 @@ impl<'a> Options<'a> {
             peer_reads: fields("peer_reads", OptionName::PeerReads)
                 .and_then(|fields| fields.flag("peer_reads"))
                 .unwrap_or(true),
+            tls: fields("tls", OptionName::Tls).and_then(|fields| fields.flag("tls")).unwrap_or(false),
             link: super::link::read(*self),
             heartbeat_thread: has(OptionName::HeartbeatThread).then(|| {
                 match fields("heartbeat_thread", OptionName::HeartbeatThread).and_then(|f| f.text("heartbeat_thread")) {

@@ -106,7 +106,7 @@ impl Around<'_> {
             findings.error(own.at, own.label.trim_end(), problem);
         }
         for own in self.arms {
-            for key in ["link", "sysctl", "client"] {
+            for key in ["link", "sysctl", "client", "tls"] {
                 for fields in [own, self.defaults].into_iter().filter(|fields| fields.has(key)) {
                     let problem = "the containers of a compose project are left as they are; remove it";
                     findings.error(fields.at(key), fields.name(key), problem);

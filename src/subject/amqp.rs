@@ -1,7 +1,8 @@
 //! What the clients share of AMQP: opening a `lapin` connection over a socket of our own, the queue, the work.
 
+use super::amqp_stream::{Stream, runtime};
 use super::protocol::Target;
-use super::{causes, socket};
+use super::{causes, socket, tls};
 use crate::events::{Cause, How, Tuple};
 use crate::scenario::Settings;
 use async_compat::CompatExt;
@@ -16,6 +17,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream};
+use tokio_rustls::TlsConnector;
 
 /// AMQP's smallest frame, and our default: `lapin` zeroes 64 × frame_max for each connection, which at RabbitMQ's
 /// 131,072 bytes is 8 MB.
@@ -62,10 +64,10 @@ fn uri(target: &Target, wishes: &Wishes) -> AMQPUri {
     }
 }
 
-/// Opens a connection: TCP with the options set before the handshake, then AMQP.
+/// Opens a connection: TCP with the options set before the handshake, then TLS where the target has it, then AMQP.
 ///
 /// # Errors
-/// As a cause: `ConnectTimeout` when the client's own limit ran out, in either handshake. The half-finished connection
+/// As a cause: `ConnectTimeout` when the client's own limit ran out, in whichever handshake. The half-finished connection
 /// is shut down then, because `lapin`'s thread would go on waiting for the handshake.
 pub(super) async fn open(target: &Target, wishes: Wishes, connected: OnConnected) -> Result<Connection, Cause> {
     // A duplicate of the socket while the handshake lasts; dropped with this function at the latest.
@@ -75,6 +77,9 @@ pub(super) async fn open(target: &Target, wishes: Wishes, connected: OnConnected
     let uri = uri(target, &wishes);
     let properties = ConnectionProperties::default().with_connection_name(wishes.name.clone().into());
     let limit = wishes.connect_timeout;
+    let encrypted = target.ca_file.as_deref().map(tls::config).transpose();
+    let encrypted = encrypted.map_err(|error| causes::of_io(&error, How::Other))?.map(TlsConnector::from);
+    let name = tls::name_of(*target.server.ip());
     let connector = async move |_, _| {
         // Bounded here too: lapin's thread can't be called back while it waits for the TCP handshake.
         let stream = within(limit, connect_tcp(server, wishes.settings.as_ref())).await??;
@@ -82,12 +87,14 @@ pub(super) async fn open(target: &Target, wishes: Wishes, connected: OnConnected
         let tuple = socket::tuple_of(reference)?;
         *lock(&slot) = Some(SockRef::from(&stream).try_clone()?);
         connected(tuple);
+        let stream = match &encrypted {
+            None => Stream::Plain(stream),
+            // Bounded by the limit on all of it: a server that stays silent here is as good as one that does so later.
+            Some(tls) => Stream::Encrypted(Box::new(within(limit, tls.connect(name.clone(), stream)).await??)),
+        };
         Ok(AsyncTcpStream::Plain(stream.compat()))
     };
-    let opened = match lapin::runtime::default_runtime() {
-        Ok(runtime) => within(limit, Connection::connector(uri, runtime, connector, properties)).await,
-        Err(error) => Ok(Err(error)),
-    };
+    let opened = within(limit, Connection::connector(uri, runtime(), connector, properties)).await;
     let half_open = lock(&half_open).take();
     let failure = match opened {
         Ok(Ok(connection)) => return Ok(connection),
@@ -153,6 +160,7 @@ mod tests {
             queue: "q".into(),
             user: String::new(),
             password: String::new(),
+            ca_file: None,
         };
         let wishes = Wishes {
             settings: None,

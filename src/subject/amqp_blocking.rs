@@ -11,8 +11,8 @@ use super::amqp_heartbeat::Heartbeat;
 use super::amqp_ticker::{Ticker, missed};
 use super::amqp_wire::{Arrival, Failure, Wire};
 use super::attempts::{End, Trial};
-use super::socket;
 use super::stop::{Gate, Place};
+use super::{socket, tls};
 use crate::events::{Cause, EffectiveOptions, How, Kind};
 use crate::scenario::{Ack, HeartbeatThread, SyncCall};
 use crate::units::Offset;
@@ -48,7 +48,10 @@ fn open(trial: &Trial, attempt: u32) -> Result<Consumer<'_>, Failure> {
     trial.connected(trial.reporter.now(), attempt, socket::tuple_of(SockRef::from(&socket))?);
     let frame_max = settings.frame_max.unwrap_or(FRAME_MAX);
     let deadline = settings.connect_timeout.get().map(|limit| started + limit);
-    let mut wire = Wire::new(socket, frame_max, trial.reporter.clone(), deadline)?;
+    let name = tls::name_of(*trial.target.server.ip());
+    let records = trial.target.ca_file.as_deref().map(|ca| tls::Records::new(ca, name)).transpose()?;
+    let mut wire = Wire::new(socket, frame_max, trial.reporter.clone(), deadline, records)?;
+    wire.encrypt()?;
     let wishes = Wishes {
         user: &trial.target.user,
         password: &trial.target.password,
@@ -60,7 +63,7 @@ fn open(trial: &Trial, attempt: u32) -> Result<Consumer<'_>, Failure> {
         prefetch: settings.prefetch,
     };
     let Agreed { heartbeat_s, frame_max } = shake_hands(&mut wire, &wishes)?;
-    wire.read_for_ever(settings.read_timeout.get())?;
+    wire.read_for_ever(settings.read_timeout.get(), settings.connect_timeout.get())?;
     let effective = EffectiveOptions {
         heartbeat_s: Some(heartbeat_s.into()),
         frame_max: Some(frame_max),

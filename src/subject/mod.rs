@@ -12,6 +12,7 @@ mod amqp_blocking;
 mod amqp_frames;
 mod amqp_handshake;
 mod amqp_heartbeat;
+mod amqp_stream;
 mod amqp_ticker;
 mod amqp_wire;
 mod attempts;
@@ -38,6 +39,7 @@ mod subject_process;
 mod tasks;
 mod tcp_reader;
 mod tcp_writer;
+mod tls;
 
 pub use proxy_manners::{SWALLOWS, WITHHOLDS};
 

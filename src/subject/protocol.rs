@@ -11,6 +11,7 @@ use crate::units::{Offset, TrialId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where a connection goes and how it logs in.
@@ -30,6 +31,9 @@ pub struct Target {
     pub user: String,
     /// Password; empty for none. Never written to a run directory.
     pub password: String,
+    /// The authority's certificate by which the broker's is checked, where the connection is encrypted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
 }
 
 fn root_vhost() -> String {
@@ -171,8 +175,15 @@ mod tests {
     #[test]
     fn commands_survive_the_line() {
         let server = "10.128.128.1:5672".parse().unwrap();
-        let target =
-            Target { server, vhost: "/".into(), db: 0, queue: "q".into(), user: "u\n".into(), password: "p".into() };
+        let target = Target {
+            server,
+            vhost: "/".into(),
+            db: 0,
+            queue: "q".into(),
+            user: "u\n".into(),
+            password: "p".into(),
+            ca_file: Some("/run/ca.pem".into()),
+        };
         let settings = Settings {
             subject: SubjectKind::Lapin,
             connect_timeout: Setting::After(Duration::from_millis(1500)),
@@ -185,6 +196,7 @@ mod tests {
             ack: None,
             frame_max: None,
             peer_reads: false,
+            tls: true,
             ping: None,
             link: None,
             heartbeat_thread: None,

@@ -14,7 +14,10 @@ use super::{causes, socket};
 use crate::events::{Cause, EffectiveOptions, How, Kind, Tuple};
 use crate::units::Offset;
 use redis::io::tcp::TcpSettings;
-use redis::{Client, Connection, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError, RedisResult};
+use redis::{
+    Client, Connection, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError, RedisResult,
+    TlsCertificates,
+};
 use socket2::SockRef;
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -45,8 +48,20 @@ fn client(trial: &Trial) -> RedisResult<Client> {
         tcp = tcp.set_user_timeout(limit);
     }
     let server = trial.target.server;
-    let info = ConnectionAddr::Tcp(server.ip().to_string(), server.port()).into_connection_info()?;
-    Client::open(info.set_tcp_settings(tcp).set_redis_settings(login(&trial.target.user, &trial.target.password)))
+    let (host, port) = (server.ip().to_string(), server.port());
+    let address = match &trial.target.ca_file {
+        None => ConnectionAddr::Tcp(host, port),
+        Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+    };
+    let info = address.into_connection_info()?;
+    let info = info.set_tcp_settings(tcp).set_redis_settings(login(&trial.target.user, &trial.target.password));
+    match &trial.target.ca_file {
+        None => Client::open(info),
+        Some(ca) => {
+            let root_cert = Some(std::fs::read(ca)?);
+            Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert })
+        }
+    }
 }
 
 fn open(trial: &Trial) -> RedisResult<Connection> {

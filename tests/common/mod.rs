@@ -71,6 +71,7 @@ impl Setup {
             work: None,
             frame_max: lapin.then_some(4096),
             peer_reads: true,
+            tls: false,
             ping: None,
             link: None,
             heartbeat_thread: None,

@@ -35,5 +35,6 @@ mod rootless;
 mod scenarios;
 mod supervisor;
 mod support;
+mod tls;
 mod vm;
 mod written;

@@ -156,6 +156,7 @@ pub fn settings(subject: SubjectKind) -> Settings {
         work: None,
         frame_max: None,
         peer_reads: true,
+        tls: false,
         ping: None,
         link: None,
         heartbeat_thread: None,
@@ -178,6 +179,7 @@ pub fn target(server: SocketAddrV4, trial: TrialId) -> Target {
         queue: format!("trial-{trial}"),
         user: String::new(),
         password: String::new(),
+        ca_file: None,
     }
 }
 

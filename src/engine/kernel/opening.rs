@@ -105,7 +105,7 @@ impl Run<'_> {
         }
         if lab.proxy.is_some() {
             for trial in &self.plan.trials {
-                let port = scenario.arms[trial.arm].settings.subject.broker().port();
+                let port = scenario.arms[trial.arm].settings.port();
                 let listen = SocketAddrV4::new(trial.server, port).to_string();
                 let (id, upstream) = (trial.id.to_string(), SocketAddrV4::new(ADMIN, port).to_string());
                 let queue = queue(self.plan, trial.id);
@@ -132,13 +132,22 @@ impl Run<'_> {
         self.lab.brokers.iter().map(Broker::pid).chain(peers).collect()
     }
 
+    /// Where a broker is for somebody of the run's own: at its plain listener.
     pub(super) fn target(&self, trial: TrialId, server: std::net::Ipv4Addr, kind: BrokerKind) -> Target {
         let login = self.lab.broker(kind).map(|b| (b.user.clone(), b.password.clone()));
         let (user, password) = login.unwrap_or_default();
         let vhost = if is_command(self.plan, self.arm_of(trial)) { vhost(trial) } else { "/".to_string() };
         let db = database(self.plan, trial, self.arm_of(trial));
         let queue = queue(self.plan, trial);
-        Target { server: SocketAddrV4::new(server, kind.port()), vhost, db, queue, user, password }
+        Target { server: SocketAddrV4::new(server, kind.port()), vhost, db, queue, user, password, ca_file: None }
+    }
+
+    /// Where the client of a trial finds its broker.
+    pub(super) fn target_of(&self, trial: &plan::Trial) -> Target {
+        let settings = &self.plan.scenario.arms[trial.arm].settings;
+        let ca_file = self.lab.certificates.as_ref().filter(|_| settings.tls).map(|files| files.ca.clone());
+        let plain = self.target(trial.id, trial.server, settings.subject.broker());
+        Target { server: SocketAddrV4::new(trial.server, settings.port()), ca_file, ..plain }
     }
 
     /// How the worker of a trial gives signs of life.
@@ -168,6 +177,7 @@ impl Run<'_> {
             user: target.user.clone(),
             password: target.password.clone(),
             effects: work_dir().join("clients").join(trial.to_string()).join("effects"),
+            ca_file: target.ca_file.clone(),
             log: self.job.out.join(LOGS).join(format!("trial-{trial}.log")),
         };
         let attached = self.lab.attached_pid(trial);
@@ -212,7 +222,7 @@ impl Run<'_> {
         }
         for trial in &plan.trials {
             let settings = Box::new(plan.scenario.arms[trial.arm].settings.clone());
-            let target = self.target(trial.id, trial.server, settings.subject.broker());
+            let target = self.target_of(trial);
             let load_interval = plan.scenario.load_of(&plan.scenario.arms[trial.arm]);
             let program = self.program(trial.id, &settings, &target);
             if let Some(adapter) = clients::adapter(&settings) {

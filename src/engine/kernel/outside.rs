@@ -124,8 +124,10 @@ impl Outside {
             this.arms.insert(trial.id, trial.arm);
             this.by_pair.insert((trial.client, trial.server), trial.id);
             let arm = &plan.scenario.arms[trial.arm];
-            let ready_when = clients::adapter(&arm.settings).map(|adapter| adapter.ready).unwrap_or_default();
-            let needs_role = roles_are_told && !matches!(ready_when, ReadyWhen::Connections(_));
+            let adapter = clients::adapter(&arm.settings);
+            let ready_when = adapter.map(|adapter| adapter.ready(&arm.settings)).unwrap_or_default();
+            // Behind TLS nobody hears what a connection is for: the first that is there is taken for the consumer's.
+            let needs_role = roles_are_told && !arm.settings.tls && !matches!(ready_when, ReadyWhen::Connections(_));
             let loaded = plan.scenario.load_of(arm).is_some();
             let fault = plan.scenario.faults.get(trial.fault);
             let target = fault.and_then(|fault| fault.connection.clone()).unwrap_or_else(|| CONSUMER.to_string());

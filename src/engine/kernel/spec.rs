@@ -29,6 +29,7 @@ pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
         // A virtual host each: clients of one virtual host talk to each other.
         vhosts: job.plan.trials.iter().filter(|t| is_command(&job.plan, t.arm)).map(|t| vhost(t.id)).collect(),
         databases: job.plan.trials.iter().map(|t| database(&job.plan, t.id, t.arm)).max().unwrap_or(0) + 1,
+        tls: job.plan.trials.iter().filter(|t| scenario.arms[t.arm].settings.tls).map(|t| t.server).collect(),
         database: scenario.reaper.as_ref().is_some_and(|reaper| reaper.store == TaskStoreKind::Postgres),
     }
 }

@@ -246,6 +246,7 @@ pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Re
         clients: seats.arms.into_iter().map(|seat| seat.ns).collect(),
         brokers,
         database: None,
+        certificates: None,
         links,
         place: Place::Docker(containers),
     })
