@@ -147,5 +147,10 @@ pub(super) fn afterwards(docker: Option<&DockerSpec>) -> Vec<String> {
     if aims.is_empty() {
         return Vec::new();
     }
-    docker::afterwards(aims).unwrap_or_else(|e| vec![format!("target: whether it is as it was is not known: {e}")])
+    let lines = docker::afterwards(aims);
+    let lines = lines.unwrap_or_else(|e| vec![format!("target: whether it is as it was is not known: {e}")]);
+    for line in lines.iter().filter(|line| !line.contains("is as it was:")) {
+        say!("halfopen: {line}");
+    }
+    lines
 }

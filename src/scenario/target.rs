@@ -106,7 +106,7 @@ impl Around<'_> {
             findings.error(own.at, own.label.trim_end(), problem);
         }
         for own in self.arms {
-            for key in ["link", "sysctl", "client"] {
+            for key in ["link", "sysctl", "client", "tls"] {
                 for fields in [own, self.defaults].into_iter().filter(|fields| fields.has(key)) {
                     let problem = "the containers of a compose project are left as they are; remove it";
                     findings.error(fields.at(key), fields.name(key), problem);
@@ -165,4 +165,62 @@ pub fn too_long(fault: &Fault, horizon: Duration, ceiling: Duration) -> Option<S
             print_duration(cut)
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Scenario, read};
+
+    const PLAIN: &str = include_str!("../../examples/compose-target.toml");
+
+    fn problems(text: &str) -> String {
+        read("t.toml", text).map_or_else(|errors| errors.to_string(), |_| String::new())
+    }
+
+    fn example() -> Scenario {
+        read("t.toml", PLAIN).unwrap()
+    }
+
+    #[test]
+    fn the_example_names_a_service_and_one_of_its_containers() {
+        let scenario = example();
+        let line = scenario.arms[0].settings.command.clone().unwrap();
+        let target = ComposeTarget { project: "demo".into(), service: "worker".into() };
+        assert_eq!((line.target, line.ready), (Some(target), ReadyWhen::Connections(1)));
+        assert_eq!((scenario.arms[0].trials, scenario.arms[0].settings.subject), (1, SubjectKind::Command));
+        let redis = PLAIN.replace("lost =", "broker = \"redis\", lost =");
+        assert_eq!(read("t.toml", &redis).unwrap().arms[0].settings.subject, SubjectKind::CommandRedis);
+    }
+
+    #[test]
+    fn what_would_change_somebody_elses_stack_is_refused_with_the_mend() {
+        for (more, words) in [
+            ("[load]\nrate = \"1/s\"\n", "nothing is published"),
+            ("[broker]\nheartbeat = \"5s\"\n", "the compose project's own"),
+            ("[defaults]\nsysctl = { tcp_retries2 = 5 }\n", "left as they are"),
+            ("[[arm]]\nname = \"b\"\nsubject = \"lapin\"\nheartbeat = \"5s\"\n", "make two scenarios"),
+        ] {
+            let said = problems(&format!("{PLAIN}{more}"));
+            assert!(said.contains(words), "{more}: {said}");
+        }
+        let both = PLAIN.replace("target =", "subject = \"lapin\"\ntarget =");
+        assert!(problems(&both).contains("remove one of `subject` and `target`"), "{}", problems(&both));
+        let frozen = PLAIN.replace("blackhole", "frozen-broker");
+        assert!(problems(&frozen).contains("only the path is cut"), "{}", problems(&frozen));
+        let nobody = PLAIN.replace(", service = \"worker\"", "");
+        assert!(problems(&nobody).contains("target.service: missing"), "{}", problems(&nobody));
+    }
+
+    #[test]
+    fn the_time_cut_counts_every_cut() {
+        let scenario = example();
+        let (fault, horizon, s) = (&scenario.faults[0], scenario.horizon, Duration::from_secs);
+        assert_eq!(time_cut(fault, horizon), s(60));
+        assert_eq!(time_cut(&Fault { duration: Setting::None, ..fault.clone() }, horizon), s(120));
+        let again = PLAIN.replace("duration = \"60s\"", "duration = \"20s\"\nrepeat = 3\npause = \"10s\"");
+        assert_eq!(time_cut(&read("t.toml", &again).unwrap().faults[0], horizon), s(60));
+        assert_eq!(too_long(fault, horizon, s(60)), None);
+        assert!(too_long(fault, horizon, s(59)).unwrap().contains("--target-max 1m"));
+    }
 }

@@ -77,6 +77,8 @@ struct Client {
     connections: Vec<Connection>,
     /// What was heard of connections; of one that is not known yet, too.
     roles: HashMap<Tuple, String>,
+    /// When that was heard.
+    heard: HashMap<Tuple, Offset>,
     /// What happened before it consumed: by connection.
     kept: Vec<(Offset, usize, What)>,
     next_attempt: u32,
@@ -244,6 +246,7 @@ impl Outside {
             _ => Vec::new(),
         };
         events.extend(client.recovery(trial));
+        events.extend(client.subscribed(trial));
         events
     }
 }
@@ -291,25 +294,27 @@ impl Client {
     fn heard(&mut self, trial: TrialId, at: Offset, tuple: Tuple, role: String) -> Vec<Event> {
         let consumer = role == CONSUMER;
         self.roles.insert(tuple, role.clone());
-        let index = self.connections.iter().position(|c| c.open && c.tuple == Some(tuple));
-        if let Some(index) = index {
-            self.connections[index].role = Some(role);
+        self.heard.insert(tuple, at);
+        if let Some(open) = self.connections.iter_mut().find(|c| c.open && c.tuple == Some(tuple)) {
+            open.role = Some(role);
         }
         if consumer && self.ready_when == ReadyWhen::Consumes {
             self.say_ready(trial, at);
         }
         let mut events = self.consumes(trial);
-        events.extend(index.and_then(|index| self.subscribed(trial, at, index)));
+        events.extend(self.subscribed(trial));
         events
     }
 
-    /// Without messages a new subscription after the notice is all that can be known of consuming again.
-    fn subscribed(&mut self, trial: TrialId, at: Offset, index: usize) -> Option<Event> {
-        let connection = &self.connections[index];
-        let attempt = connection.attempt.filter(|attempt| *attempt > 0 && connection.is(CONSUMER))?;
+    /// Without messages a new subscription of a client that has noticed is all that can be known of consuming again. What it
+    /// sends, its sockets and the notice are heard of through separate doors: each asks anew.
+    fn subscribed(&mut self, trial: TrialId) -> Option<Event> {
         if self.noticed.is_none() || self.loaded || self.recovered {
             return None;
         }
+        let again = |c: &&Connection| c.open && c.is(CONSUMER) && c.attempt.is_some_and(|attempt| attempt > 0);
+        let again = self.connections.iter().find(again)?;
+        let (attempt, at) = (again.attempt?, *self.heard.get(&again.tuple?)?);
         self.recovered = true;
         Some(Event::of_trial(at, Source::Broker, trial, Kind::Ready { attempt }))
     }
@@ -391,8 +396,7 @@ impl Client {
         (connection.tuple, connection.opening, connection.open) = (Some(tuple), false, true);
         // Its first bytes may have been heard before the kernel's word of it came.
         connection.role = self.roles.get(&tuple).cloned();
-        let mut events: Vec<Event> = self.tell(trial, at, index, What::Connected(tuple)).into_iter().collect();
-        events.extend(self.subscribed(trial, at, index));
+        let events: Vec<Event> = self.tell(trial, at, index, What::Connected(tuple)).into_iter().collect();
         let open = self.connections.iter().filter(|c| c.open).count();
         if matches!(self.ready_when, ReadyWhen::Connections(count) if open >= count as usize) {
             self.say_ready(trial, at);

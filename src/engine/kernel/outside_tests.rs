@@ -283,3 +283,30 @@ fn what_follows_the_end_of_the_trial_is_not_told() {
     story.socket(9, 1001, (ESTABLISHED, CLOSE), 0);
     assert!(story.notices().is_empty());
 }
+
+#[test]
+fn one_that_was_there_before_has_its_oldest_connection_under_test_and_consumes_again_with_a_subscription() {
+    let target = "target = { compose = \"demo\", service = \"worker\" }";
+    let mut story = Story::told("blackhole", target, "", true);
+    let there = [story.tuple(1001), story.tuple(1002)];
+    let told = story.outside.attach(0, at(1), &there);
+    story.told.extend(told);
+    assert_eq!(story.ports_by_attempt(), [(0, 1001), (1, 1002)]);
+    assert!(story.told.iter().any(|e| matches!(e.kind, Kind::Ready { attempt: 0 })));
+    story.cut(3, 1001);
+    // Another connection of the same client is no notice while the one under test is there.
+    story.connect(4, 1003);
+    assert_eq!(story.notices(), []);
+    // The subscription is heard before the kernel's word of the connection, and both before the notice.
+    story.consumer(6, 1004);
+    story.connect(6, 1004);
+    story.socket(7, 1001, (ESTABLISHED, FIN_WAIT1), 0);
+    assert_eq!(story.notices(), [(7, 0, How::Other)]);
+    let again: Vec<i64> = story
+        .told
+        .iter()
+        .filter(|e| matches!(e.kind, Kind::Ready { attempt: 3 }))
+        .map(|e| e.offset.0 / SECOND)
+        .collect();
+    assert_eq!(again, [6]);
+}

@@ -44,6 +44,7 @@ pub fn attach(run_id: &str, work_dir: &Path, aims: &[Aim]) -> Result<Lab, LabErr
         clients: aims.iter().map(|aim| namespace(&aim.container)).collect::<Result<_, _>>()?,
         brokers: Vec::new(),
         database: None,
+        certificates: None,
         links: links::Links::default(),
         place: Place::Attached(Attached {
             api,
