@@ -3,7 +3,7 @@
 use halfopen::events::{EffectiveOptions, Event, How, Kind};
 use halfopen::host::clock::Clock;
 use halfopen::scenario::{Settings, SubjectKind};
-use halfopen::subject::protocol::{Command, Report, Target};
+use halfopen::subject::protocol::{Command, Report, Target, Worker};
 use halfopen::units::{Offset, Setting, TrialId};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -193,5 +193,6 @@ pub fn open(server: SocketAddrV4, trial: TrialId, settings: Settings, load_inter
         load_interval,
         program: None,
         beats: None,
+        worker: Worker::default(),
     }
 }
