@@ -34,7 +34,6 @@ pub fn attach(run_id: &str, work_dir: &Path, aims: &[Aim]) -> Result<Lab, LabErr
     let first = aims.first().ok_or_else(|| cannot("there is nothing to cut"))?;
     let here = || NetNs::current("the machine").map_err(LabError::Network);
     Ok(Lab {
-        certificates: None,
         router: here()?,
         server: namespace(&first.broker)?,
         producer: here()?,
