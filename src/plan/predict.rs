@@ -144,7 +144,7 @@ pub fn predict(plan: &mut Plan, machine: &Machine) {
         let answer = known.entry((trial.arm, trial.fault, phase)).or_insert_with(|| {
             let (arm, fault) = (&plan.scenario.arms[trial.arm], &plan.scenario.faults[trial.fault]);
             if fault.in_handshake() {
-                return super::handshake::unsaid(arm, fault);
+                return super::handshake::unsaid(arm, fault, machine);
             }
             let variants = variants(&plan.scenario, trial, machine)?;
             let known = heals_too_late(&plan.scenario.faults[trial.fault], forecast(&variants))?;
