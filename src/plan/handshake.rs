@@ -3,8 +3,9 @@
 use super::model::{LeftOut, Plan, Window};
 use super::predict::{Forecast, Machine, REACTION};
 use crate::scenario::{Act, Arm, BrokerKind, Fault, Scenario, Settings, SubjectKind};
-use crate::timers::kernel::blocking::poll_timeout;
+use crate::timers::kernel::blocking::{poll_timeout, socket_timeout};
 use crate::timers::kernel::syn::SynTimer;
+use crate::timers::kernel::wheel::Wheel;
 use crate::timers::{KernelVersion, Watcher, sysctl_since};
 use std::time::Duration;
 
@@ -50,21 +51,23 @@ pub(super) fn unanswered(plan: &Plan, machine: &Machine) -> Vec<Option<Window>> 
 ///
 /// # Errors
 /// Why the model does not know.
-pub(super) fn unsaid(arm: &Arm, fault: &Fault) -> Result<Forecast, String> {
+pub(super) fn unsaid(arm: &Arm, fault: &Fault, machine: &Machine) -> Result<Forecast, String> {
     let settings = &arm.settings;
     if fault.act == Some(Act::WithholdAnswer) {
         return unanswered_name(settings, fault.duration.get());
     }
     match (settings.subject, settings.connect_timeout.get()) {
-        (SubjectKind::Lapin | SubjectKind::AmqpBlocking, Some(limit)) => {
-            let (lo_s, hi_s) = (Some(limit.as_secs_f64() - 0.001), Some((limit + REACTION).as_secs_f64()));
+        (kind @ (SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::RedisBlocking), Some(limit)) => {
+            // The blocking ones set what is left of it as `SO_RCVTIMEO`, which the wheel rounds up.
+            let latest = match kind {
+                SubjectKind::Lapin => limit.as_secs_f64(),
+                _ => socket_timeout(Wheel::new(machine.hz.unwrap_or(250)), limit).span.hi_s,
+            };
+            let (lo_s, hi_s) = (Some(limit.as_secs_f64() - 0.001), Some(latest + REACTION.as_secs_f64()));
             Ok(Forecast { window: Window { lo_s, hi_s }, watchers: vec![Watcher::ConnectTimeout] })
         }
         (SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::RedisBlocking, None) => {
             Ok(Forecast { window: Window { lo_s: None, hi_s: None }, watchers: vec![Watcher::None] })
-        }
-        (SubjectKind::RedisBlocking, Some(_)) => {
-            Err("its library waits for the connect timeout once for each of its set-up commands".to_string())
         }
         (subject, _) => Err(format!("the model knows no whole {subject} worker: how long it waits is its own matter")),
     }

@@ -146,7 +146,7 @@ pub fn predict(plan: &mut Plan, machine: &Machine) {
         let answer = known.entry((trial.arm, trial.fault, phase)).or_insert_with(|| {
             let (arm, fault) = (&plan.scenario.arms[trial.arm], &plan.scenario.faults[trial.fault]);
             if fault.in_handshake() {
-                return super::handshake::unsaid(arm, fault);
+                return super::handshake::unsaid(arm, fault, machine);
             }
             if let Some(known) = reconnect(&plan.scenario, trial, machine) {
                 return known;

@@ -21,6 +21,7 @@ const WATCHERS: &[&str] = &[
     "read_timeout",
     "send_timeout",
     "connect_timeout",
+    "resolver_timeout",
     "syn_retries",
     "amqp_heartbeat",
     "keepalive",
