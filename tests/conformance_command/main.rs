@@ -67,7 +67,7 @@ fn wrong_usage_is_refused() {
     };
     assert!(said(&["--full-size", "--labs", "model,netns"], 2).contains("two and a half hours"));
     assert!(said(&["--labs", "model"], 2).contains("no lab to run in"));
-    assert!(said(&["--labs", "docker"], 2).contains("vm, netns"));
+    assert!(said(&["--labs", "podman"], 2).contains("vm, netns"));
     assert!(said(&["--from", "nowhere"], 2).contains("no run of `halfopen conformance`"));
     assert!(said(&["nowhere.toml"], 2).contains("can't read the scenario"));
     // A lab that was asked for and can't run here: a cache without a kernel.
