@@ -198,6 +198,7 @@ fn fault_line(fault: &crate::scenario::Fault) -> String {
         let whom = match act {
             _ if act.hits_all() => "every connection at once",
             _ if act.in_proxy() => scope,
+            Act::ResetThrice => "each client by itself",
             _ => "each connection by itself",
         };
         return format!("{name}: {}, {whom}, {at}{healed}", act.words());

@@ -107,6 +107,10 @@ pub(super) const COLUMNS: &[(&str, Column)] = &[
     ("out_of_order_n", Column::Number),
     ("reaped_twice_n", Column::Number),
     ("contradictions_n", Column::Number),
+    ("broker_ttd_s", Column::Seconds),
+    ("redelivered_s", Column::Seconds),
+    ("redelivery_s", Column::Seconds),
+    ("ghosts_n", Column::Number),
 ];
 
 /// The metric that is no column of its own: the share of `true` in the column `agrees`, which takes no measure.

@@ -74,11 +74,14 @@ pub enum Act {
     RestartBroker,
     /// The middlebox between the two forgets the connection: its entry is gone, by its idle timeout or at the phase.
     ForgetEntry,
+    /// Every connection between the client's address and the broker's is ended by a RST to both, three times within three
+    /// seconds.
+    ResetThrice,
 }
 
 impl Act {
     /// All acts, in the order of the documentation.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::FreezeBroker,
         Self::KillBroker,
         Self::RebootHost,
@@ -90,6 +93,7 @@ impl Act {
         Self::RestartBroker,
         Self::AlarmBroker,
         Self::ForgetEntry,
+        Self::ResetThrice,
     ];
 
     /// The name in profiles and reports.
@@ -107,6 +111,7 @@ impl Act {
             Self::RestartBroker => "restart_broker",
             Self::AlarmBroker => "alarm_broker",
             Self::ForgetEntry => "forget_entry",
+            Self::ResetThrice => "reset_thrice",
         }
     }
 
@@ -125,6 +130,7 @@ impl Act {
             Self::RestartBroker => "the broker is killed and started three times within three seconds",
             Self::AlarmBroker => "the broker's memory alarm goes off, and it reads nothing more from whoever publishes",
             Self::ForgetEntry => "the middlebox forgets the connection",
+            Self::ResetThrice => "all connections of the client are reset three times within three seconds",
         }
     }
 
@@ -140,7 +146,8 @@ impl Act {
             | Self::VanishHost
             | Self::FailOver
             | Self::RestartBroker
-            | Self::ForgetEntry => false,
+            | Self::ForgetEntry
+            | Self::ResetThrice => false,
         }
     }
 
@@ -155,7 +162,8 @@ impl Act {
             | Self::WithholdReply
             | Self::VanishHost
             | Self::FailOver
-            | Self::ForgetEntry => false,
+            | Self::ForgetEntry
+            | Self::ResetThrice => false,
         }
     }
 
@@ -164,6 +172,18 @@ impl Act {
     #[must_use]
     pub fn ends_processes(self) -> bool {
         matches!(self, Self::KillBroker | Self::RestartBroker)
+    }
+
+    /// Whether the client is told at once, and no later than the harness knows that it was.
+    #[must_use]
+    pub fn tells_at_once(self) -> bool {
+        self.ends_processes() || self == Self::ResetThrice
+    }
+
+    /// Whether sockets of the broker's host are ended from outside.
+    #[must_use]
+    pub fn destroys(self) -> bool {
+        self.forgets() || self == Self::ResetThrice
     }
 
     /// Whether the broker's end of the connection is forgotten without a word.
@@ -190,7 +210,7 @@ impl Act {
         match self {
             Self::FreezeBroker | Self::KillBroker | Self::RestartBroker | Self::AlarmBroker => true,
             Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply => true,
-            Self::RebootHost | Self::VanishHost | Self::FailOver | Self::ForgetEntry => false,
+            Self::RebootHost | Self::VanishHost | Self::FailOver | Self::ForgetEntry | Self::ResetThrice => false,
         }
     }
 

@@ -60,7 +60,7 @@ pub enum ProfileError {
 }
 
 /// The built-in profiles in the order of the documentation: name and text.
-const BUILTIN: [(&str, &str); 19] = [
+const BUILTIN: [(&str, &str); 20] = [
     ("blackhole", include_str!("../../netem/blackhole.toml")),
     ("to-broker", include_str!("../../netem/to-broker.toml")),
     ("to-client", include_str!("../../netem/to-client.toml")),
@@ -72,6 +72,7 @@ const BUILTIN: [(&str, &str); 19] = [
     ("killed-broker", include_str!("../../netem/killed-broker.toml")),
     ("restarted-broker", include_str!("../../netem/restarted-broker.toml")),
     ("rebooted-host", include_str!("../../netem/rebooted-host.toml")),
+    ("reset-thrice", include_str!("../../netem/reset-thrice.toml")),
     ("vanished-host", include_str!("../../netem/vanished-host.toml")),
     ("failover", include_str!("../../netem/failover.toml")),
     ("failover-silent", include_str!("../../netem/failover-silent.toml")),
@@ -201,7 +202,7 @@ mod tests {
         assert_eq!(
             error(&good.replace("drop =", "act = \"freeze\"\ndrop =")),
             "`freeze` is not an act; acts are freeze_broker, kill_broker, reboot_host, freeze_proxy, swallow_proxy, \
-             withhold_reply, vanish_host, fail_over, restart_broker, alarm_broker, forget_entry"
+             withhold_reply, vanish_host, fail_over, restart_broker, alarm_broker, forget_entry, reset_thrice"
         );
         assert_eq!(error(&good.replace("client = ", "# ")), "the profile needs `sees.client`, a text");
         assert!(error("name =").starts_with("the profile is not TOML"));

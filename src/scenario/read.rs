@@ -268,6 +268,10 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
 
     let eta = all.load.time("eta");
     checks::eta(&all.load, eta, &read, &faults, findings);
+    let second_consumer = all.load.flag("second_consumer").unwrap_or(false);
+    if second_consumer && !all.load.flawed {
+        checks::second_consumer(&all.load, &read, all.reaper.is_some() || all.tasks.is_some(), findings);
+    }
     let longest = read.iter().filter_map(|(_, arm)| timing::heartbeat_in_force(&arm.settings, &broker)).max();
     let settle = all.scenario.time("settle").unwrap_or_else(|| default_settle(longest));
     Some(Scenario {
@@ -282,6 +286,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         faults,
         load_interval,
         eta,
+        second_consumer,
         reaper: fallback.reaper,
         tasks: fallback.tasks,
         published: fallback.published,

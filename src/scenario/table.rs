@@ -151,6 +151,15 @@ const LOAD: &[Key] = &[
          worker holds by then. When it falls due the worker lowers its prefetch again with a synchronous `basic.qos`.",
         &["countdown"],
     ),
+    optional(
+        "second_consumer",
+        Kind::Flag,
+        "`false`",
+        "second_consumer = true",
+        "RabbitMQ: a second, healthy consumer of the harness's own on each queue, over a connection that no fault touches. What \
+         the broker takes back from a dead connection is delivered to it.",
+        &["healthy_consumer"],
+    ),
 ];
 
 const FAULT: &[Key] = &[

@@ -30,9 +30,9 @@ struct Producer {
 impl Role for Producer {
     fn command(&mut self, command: Command) {
         let result: io::Result<()> = match command {
-            Command::Publish { trial, broker, target, interval, task } => match broker {
+            Command::Publish { trial, broker, target, interval, task, second_consumer } => match broker {
                 BrokerKind::Rabbitmq => {
-                    self.amqp.publish(trial, target, interval, task);
+                    self.amqp.publish(trial, target, interval, task, second_consumer);
                     Ok(())
                 }
                 BrokerKind::Redis => self.redis.publish(trial, target, interval, task),

@@ -110,6 +110,9 @@ pub enum Command {
         /// What the messages are, where they are more than their numbers.
         #[serde(default)]
         task: Option<Task>,
+        /// Whether a second, healthy consumer is to be on the queue.
+        #[serde(default)]
+        second_consumer: bool,
     },
     /// Producer: publish this message once more, now.
     Republish {
@@ -217,6 +220,7 @@ mod tests {
                 target,
                 interval: Duration::from_secs(1),
                 task: Some(Task { message: Message::Celery("t".into()), declare: true, first_due: Some(Offset(7)) }),
+                second_consumer: true,
             },
             Command::Inspect { trial: 5, attempt: 2, tuple: Tuple { local: server, peer: server } },
             Command::Fill { trial: 4 },

@@ -37,22 +37,30 @@ pub(super) struct Publisher {
     tasks: Option<TaskLog>,
     runtime: Option<Runtime>,
     links: HashMap<(SocketAddrV4, String), Arc<Link>>,
+    /// Those of the second consumers: an alarm of the broker's that blocks publishers must not block them.
+    beside: HashMap<(SocketAddrV4, String), Arc<Link>>,
     trials: HashMap<TrialId, Arc<Numbered>>,
 }
 
 impl Publisher {
     pub fn start(reporter: Reporter, tasks: Option<TaskLog>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        Ok(Self { reporter, tasks, runtime: Some(runtime), links: HashMap::new(), trials: HashMap::new() })
+        Ok(Self { reporter, tasks, runtime: Some(runtime), links: HashMap::new(), beside: HashMap::new(), trials: HashMap::new() })
     }
 
-    pub fn publish(&mut self, trial: TrialId, target: Target, interval: Duration, task: Option<Task>) {
+    pub fn publish(&mut self, trial: TrialId, target: Target, interval: Duration, task: Option<Task>, second: bool) {
         self.close(trial);
-        let link = self.links.entry((target.server, target.vhost.clone())).or_default().clone();
+        let host = (target.server, target.vhost.clone());
+        let beside = second.then(|| self.beside.entry(host.clone()).or_default().clone());
+        let link = self.links.entry(host).or_default().clone();
         let (stop, reporter, tasks) = (Stop::default(), self.reporter.clone(), self.tasks.clone());
         let numbered = Arc::new(Numbered { trial, target, interval, task, link, stop, reporter, tasks });
         self.trials.insert(trial, numbered.clone());
         if let Some(runtime) = &self.runtime {
+            if let Some(link) = beside {
+                let second = Second { numbered: numbered.clone(), link };
+                runtime.spawn(async move { second.run().await });
+            }
             runtime.spawn(async move { numbered.run().await });
         }
     }
@@ -97,7 +105,21 @@ impl Link {
             }
         }
     }
+
+    /// A further channel of the live connection.
+    async fn another_channel(&self, target: &Target, reporter: &Reporter) -> lapin::Result<Channel> {
+        loop {
+            self.channel(target, reporter).await;
+            if let Some((connection, _)) = self.open.lock().await.as_ref() {
+                return connection.create_channel().await;
+            }
+        }
+    }
 }
+
+#[path = "second_consumer.rs"]
+mod second_consumer;
+use second_consumer::Second;
 
 async fn connect(target: &Target) -> Result<(Connection, Channel), String> {
     let wishes = Wishes {
@@ -149,14 +171,7 @@ impl Numbered {
     }
 
     async fn publish(&self, channel: &Channel, message: &mut u64) -> lapin::Result<()> {
-        let queue = self.target.queue.as_str();
-        match &self.task {
-            None => amqp::declare(channel, queue, false).await?,
-            // Clients declare their queues durable, and the first to declare decides.
-            Some(task) if task.declare => amqp::declare(channel, queue, true).await?,
-            // With arguments of its own, which nobody else has to know.
-            Some(_) => self.await_queue(queue).await?,
-        }
+        self.have_queue(channel).await?;
         let mut schedule = Schedule::staggered(self.reporter.now(), self.interval, self.trial);
         loop {
             // A task with an ETA has to be in the worker's hands before the cut: it goes ahead of the schedule.
@@ -179,15 +194,22 @@ impl Numbered {
         }
     }
 
+    /// Declares the queue, or waits until the client has.
+    async fn have_queue(&self, channel: &Channel) -> lapin::Result<()> {
+        let queue = self.target.queue.as_str();
+        match &self.task {
+            None => amqp::declare(channel, queue, false).await,
+            // Clients declare their queues durable, and the first to declare decides.
+            Some(task) if task.declare => amqp::declare(channel, queue, true).await,
+            // With arguments of its own, which nobody else has to know.
+            Some(_) => self.await_queue(queue).await,
+        }
+    }
+
     /// Waits until the client has declared its queue. Asking for one that is not there costs a channel each time.
     async fn await_queue(&self, queue: &str) -> lapin::Result<()> {
         loop {
-            self.link.channel(&self.target, &self.reporter).await;
-            let channel = {
-                let open = self.link.open.lock().await;
-                let Some((connection, _)) = open.as_ref() else { continue };
-                connection.create_channel().await?
-            };
+            let channel = self.link.another_channel(&self.target, &self.reporter).await?;
             let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
             let there = channel.queue_declare(queue.into(), options, FieldTable::default()).await.is_ok();
             if there {
@@ -214,6 +236,8 @@ impl Numbered {
                 message::amqp(&task.message, self.trial, &self.target.queue, message, due, now_ms)
             }
         };
+        // Whoever else consumes knows the message by this, whatever its form is.
+        let properties = properties.with_message_id(message.to_string().into());
         let (options, queue) = (BasicPublishOptions::default(), self.target.queue.as_str());
         channel.basic_publish("".into(), queue.into(), options, payload.as_bytes(), properties).await
     }

@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 /// Who resolved a message that reached a consumer again.
 pub(super) const RECOVERY: &str = "recovery";
+/// Who resolved a message that a second consumer got.
+const SECOND: &str = "second_consumer";
 
 /// What consumed a message, and over which connection.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,6 +26,8 @@ struct Consumed {
     recorded: u64,
     /// The connection of a bare writer.
     sent: u32,
+    /// By a second consumer.
+    elsewhere: Option<Offset>,
 }
 
 /// One row a message of the trial. Events in canonical order.
@@ -47,7 +51,19 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
             Kind::Delivered { attempt, redelivered, .. } => {
                 by.delivered.get_or_insert((at, *attempt));
                 row.delivered_n += 1;
-                row.redelivered_n += u64::from(*redelivered);
+                if *redelivered {
+                    row.redelivered_n += 1;
+                    row.given_again_s.get_or_insert(at);
+                }
+            }
+            Kind::Elsewhere { redelivered, .. } => {
+                by.elsewhere.get_or_insert(at);
+                by.effects += 1;
+                row.delivered_n += 1;
+                if *redelivered {
+                    row.redelivered_n += 1;
+                    row.given_again_s.get_or_insert(at);
+                }
             }
             Kind::Started { .. } => _ = row.started_s.get_or_insert(at),
             Kind::Finished { attempt, .. } => {
@@ -84,8 +100,10 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
         let known = row.started_s.is_some() || row.reaped_s.is_some() || effects > 0;
         row.effects = known.then_some(effects);
         let consumed = by.finished.or(if acknowledges { by.acked } else { by.delivered });
-        row.resolved_s = [at(consumed), row.reaped_s].into_iter().flatten().min();
-        let own = consumed.filter(|(at, _)| row.reaped_s.is_none_or(|reaped| *at < reaped));
+        row.elsewhere_s = by.elsewhere;
+        row.resolved_s = [at(consumed), by.elsewhere, row.reaped_s].into_iter().flatten().min();
+        let others = [row.reaped_s, by.elsewhere].into_iter().flatten().min();
+        let own = consumed.filter(|(at, _)| others.is_none_or(|others| *at < others));
         row.resolved_conn_id = own.map(|(_, attempt)| format!("{}.{attempt}", case.trial.id)).unwrap_or_default();
         row.latency_s = row.resolved_s.zip(row.published_s).map(|(resolved, published)| span(resolved, published));
         row
@@ -125,6 +143,7 @@ pub(super) fn tally(account: &Account, row: &mut TrialRow) {
 fn message_of(kind: &Kind) -> Option<u64> {
     match kind {
         Kind::Delivered { message, .. }
+        | Kind::Elsewhere { message, .. }
         | Kind::Acked { message, .. }
         | Kind::Sent { message, .. }
         | Kind::Published { message }
@@ -165,13 +184,31 @@ pub(super) fn count(row: &mut TrialRow, ledger: &[MessageRow]) {
     row.messages_missing = Some(missing.count() as u64);
 }
 
+/// Fills the columns of the broker's side: when it gave the cut connection up, when it first gave somebody else what it had
+/// handed to that one, and how many messages those were: given again after the cut, or with nobody at the end although a later
+/// one is done.
+pub(super) fn broker_side(row: &mut TrialRow, ledger: &[MessageRow], cut: Offset) {
+    row.broker_ttd_s = row.broker_notice_s.filter(|at| *at >= cut).map(|at| span(at, cut));
+    let again = |m: &MessageRow| m.given_again_s.filter(|at| *at > cut);
+    row.redelivered_s = ledger.iter().filter_map(again).min();
+    row.redelivery_s = row.redelivered_s.map(|at| span(at, cut));
+    if ledger.iter().any(|m| m.elsewhere_s.is_some() || m.given_again_s.is_some()) {
+        let waits = row.messages_missing.unwrap_or_default();
+        row.ghosts_n = Some(ledger.iter().filter(|m| again(m).is_some()).count() as u64 + waits);
+    }
+}
+
 /// Fills the stuck columns: the oldest message that was unresolved at the cut or published after it and that did not get
 /// through: what the cut connection itself still brought while it was cut, as a path that is dead one way only can, and
 /// the work that had begun on it, waited for nobody.
 pub(super) fn stuck(row: &mut TrialRow, ledger: &[MessageRow], cut: Offset) {
     let cut_until = row.healed_s;
     let through = |m: &MessageRow| {
-        m.resolved_conn_id == row.conn_id && m.resolved_s.is_some_and(|at| cut_until.is_none_or(|heal| at < heal))
+        let over_it =
+            m.resolved_conn_id == row.conn_id && m.resolved_s.is_some_and(|at| cut_until.is_none_or(|heal| at < heal));
+        // What went to the second consumer in the first place was never the dead connection's.
+        let elsewhere = m.elsewhere_s.is_some() && m.elsewhere_s == m.resolved_s && m.given_again_s.is_none();
+        over_it || elsewhere
     };
     let waiting = ledger.iter().filter(|m| m.resolved_s.is_none_or(|resolved| resolved > cut) && !through(m));
     let Some((queued, oldest)) = waiting.filter_map(|m| Some((m.published_s?, m))).min_by_key(|(at, m)| (*at, m.id))
@@ -182,6 +219,11 @@ pub(super) fn stuck(row: &mut TrialRow, ledger: &[MessageRow], cut: Offset) {
     row.resolved_s = oldest.resolved_s;
     row.stuck_s = oldest.latency_s;
     let by_reaper = oldest.reaped_s.is_some() && oldest.reaped_s == oldest.resolved_s;
-    let by = if by_reaper { oldest.reaped_by.clone() } else { RECOVERY.to_string() };
+    let by_second = oldest.elsewhere_s.is_some() && oldest.elsewhere_s == oldest.resolved_s;
+    let by = match (by_reaper, by_second) {
+        (true, _) => oldest.reaped_by.clone(),
+        (_, true) => SECOND.to_string(),
+        _ => RECOVERY.to_string(),
+    };
     row.resolved_by = oldest.resolved_s.map(|_| by).unwrap_or_default();
 }

@@ -137,6 +137,7 @@ pub fn plan(arms: Vec<Arm>, faults: Vec<Fault>, horizon_s: f64, gates: Vec<Gate>
         faults,
         load_interval: None,
         eta: None,
+        second_consumer: false,
         gates,
         reaper: None,
         tasks: None,

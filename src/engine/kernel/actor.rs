@@ -74,7 +74,8 @@ fn means(act: Act) -> Option<(Signal, Look)> {
         Act::KillBroker | Act::RestartBroker => Some((Signal::SIGKILL, Look::State(RunState::Gone))),
         Act::SwallowProxy => Some((Signal::SIGUSR1, Look::Named(SWALLOWS))),
         Act::WithholdReply => Some((Signal::SIGUSR2, Look::Named(WITHHOLDS))),
-        Act::RebootHost | Act::VanishHost | Act::FailOver | Act::AlarmBroker | Act::ForgetEntry => None,
+        Act::RebootHost | Act::VanishHost | Act::FailOver | Act::AlarmBroker => None,
+        Act::ForgetEntry | Act::ResetThrice => None,
     }
 }
 

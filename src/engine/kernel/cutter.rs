@@ -111,6 +111,7 @@ enum Due {
     Cut(usize),
     Heal(TrialId),
     Again(TrialId, u32),
+    Reset(TrialId, u32),
 }
 
 #[derive(Clone, Copy)]
@@ -121,6 +122,9 @@ struct Planned {
     client: usize,
     at: Offset,
 }
+
+#[path = "resets.rs"]
+mod resets;
 
 #[path = "forgetful.rs"]
 mod forgetful;
@@ -282,6 +286,7 @@ impl Cutter {
                 Due::Cut(index) => self.cut(index),
                 Due::Heal(trial) => self.heal(trial),
                 Due::Again(trial, time) => self.again(trial, time),
+                Due::Reset(trial, time) => self.reset_again(trial, time),
             }
         }
     }
@@ -315,6 +320,7 @@ impl Cutter {
             Some(Act::RebootHost | Act::FailOver) => self.lose_the_far_end(trial, tuple, what),
             Some(Act::AlarmBroker) => self.alarms.raise(self.clock),
             Some(Act::VanishHost) => self.vanish(trial, tuple, what),
+            Some(Act::ResetThrice) => self.reset(trial, tuple, what),
             Some(act) if act.in_proxy() => self.change_proxy(trial, act, what.scope),
             Some(Act::ForgetEntry) => self.forget(trial, tuple, what, forgotten),
             Some(act) => self.actor.act(self.clock, act),

@@ -213,8 +213,7 @@ impl<'a> Run<'a> {
         let registry = Registry::behind(layout);
         // A proxy reads its client's traffic itself.
         let any = (0..plan.scenario.arms.len()).any(|arm| is_command(plan, arm));
-        // Behind NAT a client has another address at the door.
-        let door = (any && !proxied(plan) && !layout.nat()).then(|| Door::open(&lab.server));
+        let door = (any && !proxied(plan)).then(|| Door::open(&lab.server));
         let outside = Outside::of(plan, proxied(plan) || door.as_ref().is_some_and(Result::is_ok));
         // A guest is a machine of its own: all of its sockets are of this run.
         let known = if in_user_mode_linux() { Vec::new() } else { diags()? };
@@ -225,7 +224,7 @@ impl<'a> Run<'a> {
         facts.sources.extend(observers.sources());
         facts.sources.extend(rights());
         let mut far_ends = SockDiag::open(&lab.server).map_err(|e| EngineError::Cannot(e.to_string()))?;
-        if does(plan, Act::forgets) {
+        if does(plan, Act::destroys) {
             far_ends.can_destroy().map_err(|e| EngineError::Cannot(e.to_string()))?;
         }
         let (requests, orders) = mailbox();
@@ -501,7 +500,9 @@ impl<'a> Run<'a> {
                     declare: adapter.declare,
                     first_due,
                 });
-                self.children[producer].send(&Command::Publish { trial, broker: kind, target, interval, task });
+                let second_consumer = self.plan.scenario.second_consumer;
+                let publish = Command::Publish { trial, broker: kind, target, interval, task, second_consumer };
+                self.children[producer].send(&publish);
             }
             Order::Fill(trial) => {
                 let arm = self.arm_of(trial);

@@ -260,7 +260,7 @@ impl<'a> Tracker<'a> {
             if fault.trigger == Some(Trigger::InFlight) {
                 state.awaits = Some(at);
             } else {
-                state.told_from = fault.act.is_some_and(Act::ends_processes).then_some(at);
+                state.told_from = fault.act.is_some_and(Act::tells_at_once).then_some(at);
                 orders.push(Order::Cut { trial: trial.id, at, tuple });
             }
         }
@@ -292,7 +292,7 @@ impl<'a> Tracker<'a> {
         let messages_tell_more =
             self.plan.scenario.load_of(arm).is_some() && (broker != BrokerKind::None || !can_recover || !state.through);
         // A broker that comes back is killed again.
-        let over = fault.act != Some(Act::RestartBroker);
+        let over = !matches!(fault.act, Some(Act::RestartBroker | Act::ResetThrice));
         over && !messages_tell_more
             && state.applied.is_some()
             && state.noticed
