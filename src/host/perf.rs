@@ -7,13 +7,15 @@ use perf_event_open_sys::bindings::{
     PERF_FLAG_FD_CLOEXEC, PERF_RECORD_LOST, PERF_RECORD_SAMPLE, PERF_SAMPLE_RAW, PERF_SAMPLE_TIME,
     PERF_TYPE_TRACEPOINT, perf_event_attr, perf_event_mmap_page,
 };
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Data pages of each ring, a power of two: 256 KiB hold some 2,500 records.
-const DATA_PAGES: usize = 64;
+/// Data pages of each ring, a power of two: 1 MiB holds some 10,000 records, which is more than a thousand connections make
+/// when all of them open or end while nobody drains.
+const DATA_PAGES: usize = 256;
 const RECORD_HEADER_LEN: usize = 8;
 
 /// One CPU's ring buffer with the tracepoints that write to it.
@@ -39,15 +41,24 @@ pub struct PerfRing {
 unsafe impl Send for PerfRing {}
 
 impl PerfRing {
-    /// Starts recording these tracepoints on one CPU.
+    /// Starts recording these tracepoints on one CPU: their numbers, each with the filter (in the kernel's own words) that
+    /// its events must pass to be counted and recorded.
     ///
     /// # Errors
     /// `EACCES` or `EPERM` without `CAP_PERFMON` over the machine, `ENODEV` where the CPU is offline, `ENOSYS` or
-    /// `ENOENT` where the kernel has no perf events.
-    pub fn open(cpu: i32, tracepoints: &[u16]) -> io::Result<Self> {
+    /// `ENOENT` where the kernel has no perf events, `EINVAL` for a filter on a field that is not there.
+    pub fn open(cpu: i32, tracepoints: &[(u16, Option<&CStr>)]) -> io::Result<Self> {
         let mut events: Vec<OwnedFd> = Vec::with_capacity(tracepoints.len());
-        for id in tracepoints {
-            events.push(open_event(cpu, *id)?);
+        for (id, filter) in tracepoints {
+            let event = open_event(cpu, *id)?;
+            if let Some(filter) = filter {
+                let text = filter.as_ptr().cast_mut();
+                // SAFETY: an open event that is still disabled; the kernel only reads the text, which ends with a NUL.
+                if unsafe { perf_event_open_sys::ioctls::SET_FILTER(event.as_raw_fd(), text) } != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            events.push(event);
         }
         let first = events.first().ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: sysconf only reads.

@@ -3,9 +3,10 @@
 //! Only there. Switching tracepoints on through a tracefs changes a setting of the whole machine that outlives the
 //! process; the guest's machine ends with the run.
 
-use super::tracepoint::{TraceRecord, TraceWhat};
+use super::tracepoint::{STATES, TraceRecord, TraceWhat};
 use crate::events::Tuple;
 use crate::host::clock::Clock;
+use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::net::SocketAddrV4;
@@ -16,10 +17,7 @@ use std::path::Path;
 /// Where the guest's init mounts it.
 const TRACEFS: &str = "/sys/kernel/tracing";
 /// What is switched on: each event with the filter that keeps the trace short.
-const EVENTS: [(&str, &str); 2] = [
-    ("sock/inet_sock_set_state", "oldstate == 1 || oldstate == 2 || oldstate == 8 || newstate == 2"),
-    ("sock/inet_sk_error_report", ""),
-];
+const EVENTS: [(&str, &CStr); 2] = [("sock/inet_sock_set_state", STATES), ("sock/inet_sk_error_report", c"")];
 
 /// The open trace.
 #[derive(Debug)]
@@ -43,7 +41,7 @@ impl TracePipe {
         for (event, filter) in EVENTS {
             let dir = root.join("events").join(event);
             if !filter.is_empty() {
-                fs::write(dir.join("filter"), filter)?;
+                fs::write(dir.join("filter"), filter.to_bytes())?;
             }
             fs::write(dir.join("enable"), "1")?;
         }

@@ -30,6 +30,7 @@ mod proxies;
 mod reap;
 mod reaper;
 mod rootless;
+mod scenarios;
 mod supervisor;
 mod support;
 mod vm;

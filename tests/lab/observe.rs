@@ -1,11 +1,10 @@
 //! What the kernel tells: `sock_diag` and tracepoints, against connections whose fate is known.
 
 use crate::support::{Connection, Lab};
-use halfopen::events::Tuple;
 use halfopen::fault::{Cut, FaultTable};
 use halfopen::host::clock::Clock;
 use halfopen::observe::{
-    KernelEnd, KernelEnds, PolledEnd, PolledEnds, SockDiag, States, TraceRecord, TraceWhat, Tracepoints, Unavailable,
+    KernelEnd, KernelEnds, PolledEnd, PolledEnds, SockDiag, States, TraceWhat, Tracepoints, Unavailable,
 };
 use halfopen::scenario::{Directions, Scope};
 use halfopen::units::Offset;
@@ -13,6 +12,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 use std::io::{Read, Write};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -20,7 +20,9 @@ use std::time::Duration;
 
 /// Trials of the tests with tracepoints. Those see the whole machine and no namespaces: tests that run beside them use
 /// other addresses.
-const TRACED: [u32; 3] = [2001, 2002, 2003];
+const TRACED: [u32; 2] = [2002, 2003];
+/// Trials of the connections that die by keepalive, with tracepoints too.
+const DYING: Range<u32> = 2010..2018;
 const ESTABLISHED: u8 = 1;
 const CLOSE: i32 = 7;
 const CLOSE_WAIT: i32 = 8;
@@ -40,29 +42,39 @@ fn echo(connection: &mut Connection) {
     connection.near.read_exact(&mut buffer).expect("the client hears the server");
 }
 
-/// Watches one connection by both sources until both have seen its end.
-fn watch(
-    lab: &Lab,
-    tuple: Tuple,
-    trace: &mut Tracepoints,
-    diag: &mut SockDiag,
-    at_most_s: i64,
-) -> (Option<KernelEnd>, Option<PolledEnd>, Vec<TraceRecord>) {
+/// What both sources said of a connection.
+#[derive(Debug)]
+struct Seen {
+    connection: Connection,
+    age_s: f64,
+    cut: Offset,
+    traced: Option<KernelEnd>,
+    polled: Option<PolledEnd>,
+    /// When the look that no longer saw it was over: the end may fall within it.
+    looked: Offset,
+}
+
+/// Watches connections by both sources until both have seen every end, or the time is over.
+fn watch(lab: &Lab, all: &mut [Seen], trace: &mut Tracepoints, diag: &mut SockDiag, at_most_s: i64) {
     let (mut ends, mut polls) = (KernelEnds::default(), PolledEnds::default());
-    let (mut end, mut polled, mut records) = (None, None, Vec::new());
     let deadline = Offset(lab.clock.now().0 + at_most_s * 1_000_000_000);
-    while (end.is_none() || polled.is_none()) && lab.clock.now() < deadline {
+    while all.iter().any(|one| one.traced.is_none() || one.polled.is_none()) && lab.clock.now() < deadline {
         trace.wait(Duration::from_millis(5)).expect("poll");
         let now = lab.clock.now();
-        let mine = trace.drain().iter().filter(|r| r.tuple == tuple);
-        records.extend(mine.inspect(|r| ends.push(r)));
-        end = end.or_else(|| ends.take(now).into_iter().next());
+        trace.drain().iter().for_each(|record| ends.push(record));
+        let traced = ends.take(now);
         let before = lab.clock.now();
         let seen = diag.dump(States::CONNECTIONS).expect("a dump");
-        let seen = seen.into_iter().map(|(tuple, socket)| (tuple, socket.state));
-        polled = polled.or_else(|| polls.look(before, seen).into_iter().find(|p| p.tuple == tuple));
+        let after = lab.clock.now();
+        let polled = polls.look(before, seen.into_iter().map(|(tuple, socket)| (tuple, socket.state)));
+        for one in &mut *all {
+            let tuple = one.connection.tuple;
+            one.traced = one.traced.or_else(|| traced.iter().find(|end| end.tuple == tuple).copied());
+            if let Some(end) = polled.iter().find(|end| end.tuple == tuple) {
+                (one.polled, one.looked) = (Some(*end), after);
+            }
+        }
     }
-    (end, polled, records)
 }
 
 /// Keeps every CPU out of its idle task, at the cost of nobody: the threads run where nothing else would.
@@ -112,32 +124,41 @@ fn both_sources_agree_on_the_death_by_keepalive() {
     let mut table = FaultTable::install(&lab.router, lab.clock).expect("the table");
     let mut trace = tracepoints(lab.clock);
     let mut diag = SockDiag::open(&lab.client).expect("sock_diag");
-    let mut connection = lab.connect(TRACED[0]).expect("connect");
-    connection.keepalive(1, 1, 1);
-    echo(&mut connection);
-    let snapshot = diag.get(connection.tuple).expect("a look").expect("the socket");
-    let applied = table
-        .cut(Cut { trial: 0, tuple: connection.tuple, scope: Scope::Flow, drop: BOTH, lease: None })
-        .expect("the cut");
-    let age_s = f64::from(snapshot.last_data_recv_ms.min(snapshot.last_ack_recv_ms)) / 1e3;
-    assert!(snapshot.timer == 2 && snapshot.state == ESTABLISHED, "a keepalive timer runs: {snapshot:?}");
-    let (end, polled, records) = watch(&lab, connection.tuple, &mut trace, &mut diag, 10);
-    assert_eq!(trace.lost(), 0, "records are missing");
-    let (end, polled) = (
-        end.unwrap_or_else(|| panic!("the tracepoint sees the end: {records:?}, {polled:?}")),
-        polled.expect("sock_diag sees the end"),
-    );
-    let ttd_s = (end.at.0 - applied.after.0) as f64 / 1e9;
-    println!("keepalive 1/1/1: {ttd_s:.3} s after the cut, last segment {age_s:.3} s before it");
-    println!("polled between {:?} and {:?}, traced at {:?}", polled.not_before, polled.at, end.at);
-    assert_eq!((end.state, end.errno), (CLOSE, libc::ETIMEDOUT), "{records:?}");
-    // Two ticks of a second, each late by up to 32 ms of the timer wheel, and a busy machine.
-    assert!((2.0..2.3).contains(&(ttd_s + age_s)), "{ttd_s} + {age_s}");
-    assert!(polled.not_before < end.at, "still there at the look before");
-    // A look takes its time: the end may fall within it.
-    assert!(end.at.0 <= polled.at.0 + 5_000_000, "polled at {:?}, traced at {:?}", polled.at, end.at);
-    assert_eq!(trace.lost(), 0);
-    assert!(diag.get(connection.tuple).expect("a look").is_none_or(|s| s.state != ESTABLISHED));
+    let mut all: Vec<_> = DYING
+        .map(|j| {
+            let mut connection = lab.connect(j).expect("connect");
+            connection.keepalive(1, 1, 1);
+            echo(&mut connection);
+            let snapshot = diag.get(connection.tuple).expect("a look").expect("the socket");
+            let cut =
+                Cut { trial: j - DYING.start, tuple: connection.tuple, scope: Scope::Flow, drop: BOTH, lease: None };
+            let cut = table.cut(cut).expect("the cut").after;
+            let age_s = f64::from(snapshot.last_data_recv_ms.min(snapshot.last_ack_recv_ms)) / 1e3;
+            assert!(snapshot.timer == 2 && snapshot.state == ESTABLISHED, "a keepalive timer runs: {snapshot:?}");
+            Seen { connection, age_s, cut, traced: None, polled: None, looked: cut }
+        })
+        .collect();
+    watch(&lab, &mut all, &mut trace, &mut diag, 10);
+    for one in &all {
+        let polled = one.polled.as_ref().unwrap_or_else(|| panic!("sock_diag sees each end: {one:?}"));
+        let Some(end) = one.traced else { continue };
+        let ttd_s = (end.at.0 - one.cut.0) as f64 / 1e9;
+        println!("keepalive 1/1/1: {ttd_s:.3} s after the cut, last segment {:.3} s before it", one.age_s);
+        println!("polled between {:?} and {:?}, traced at {:?}", polled.not_before, polled.at, end.at);
+        assert_eq!((end.state, end.errno), (CLOSE, libc::ETIMEDOUT), "{one:?}");
+        // Two ticks of a second, each late by up to 32 ms of the timer wheel, and a busy machine.
+        assert!((2.0..2.3).contains(&(ttd_s + one.age_s)), "{ttd_s} + {}", one.age_s);
+        assert!(polled.not_before < end.at, "still there at the look before");
+        assert!(end.at <= one.looked, "polled at {:?}, traced at {:?}", polled.at, end.at);
+        assert!(diag.get(one.connection.tuple).expect("a look").is_none_or(|s| s.state != ESTABLISHED));
+    }
+    // What no tracepoint told is missing by the kernel's own count: silence is never taken for an answer. `lost` knows of an
+    // unrecorded event one drain late.
+    let missing = all.iter().filter(|one| one.traced.is_none()).count() as u64;
+    trace.drain();
+    println!("{missing} ends untold, {} records lost", trace.lost());
+    assert!(trace.lost() >= missing, "{missing} ends without a record, {} records counted as lost", trace.lost());
+    assert!(missing < all.len() as u64, "no end at all was recorded, {} records lost", trace.lost());
 }
 
 #[test]
@@ -145,7 +166,7 @@ fn a_reset_and_a_fin_are_told_apart() {
     let lab = Lab::build();
     let mut trace = tracepoints(lab.clock);
     let mut diag = SockDiag::open(&lab.client).expect("sock_diag");
-    let reset = lab.connect(TRACED[1]).expect("connect");
+    let reset = lab.connect(TRACED[0]).expect("connect");
     socket2::SockRef::from(&reset.far).set_linger(Some(Duration::ZERO)).expect("SO_LINGER");
     drop(reset.far);
     let mut records = Vec::new();
@@ -160,7 +181,7 @@ fn a_reset_and_a_fin_are_told_apart() {
     assert_eq!((end.state, end.errno), (CLOSE, libc::ECONNRESET), "{records:?}");
     assert!(records.iter().any(|r| r.what == TraceWhat::ResetReceived), "{records:?}");
 
-    let fin = lab.connect(TRACED[2]).expect("connect");
+    let fin = lab.connect(TRACED[1]).expect("connect");
     diag.dump(States::CONNECTIONS).expect("a dump");
     let tuple = fin.tuple;
     drop(fin.far);

@@ -23,6 +23,7 @@ pub struct Lab {
 }
 
 /// A connection through the router, both ends in the test's hands.
+#[derive(Debug)]
 pub struct Connection {
     pub near: TcpStream,
     pub far: TcpStream,

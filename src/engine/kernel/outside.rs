@@ -89,6 +89,8 @@ struct Client {
     ended: bool,
     said: Option<(Offset, How, String)>,
     published: BTreeMap<u64, Offset>,
+    /// Messages that are done, until one of them proves that it consumes again.
+    done: BTreeMap<u64, Offset>,
 }
 
 /// What is told of a connection.
@@ -174,9 +176,13 @@ impl Outside {
             }
             Kind::Said { how, text } => client.said = Some((at, *how, text.clone())),
             Kind::FaultApplied { after, .. } => client.cut = Some(*after),
-            Kind::Published { message } => _ = client.published.entry(*message).or_insert(at),
+            Kind::Published { message } => {
+                client.published.entry(*message).or_insert(at);
+                return std::iter::once(event).chain(client.recovery(trial)).collect();
+            }
             Kind::Effect { message } => {
-                if let Some(ready) = client.recovery(trial, *message, at) {
+                client.done.entry(*message).or_insert(at);
+                if let Some(ready) = client.recovery(trial) {
                     return vec![event, ready];
                 }
                 if client.ready_when == ReadyWhen::Message {
@@ -196,7 +202,7 @@ impl Outside {
         let SocketChange { at, tuple, old, new, errno, not_before } = change;
         let Some(trial) = self.by_pair.get(&(*tuple.local.ip(), *tuple.peer.ip())).copied() else { return Vec::new() };
         let Some(client) = self.clients.get_mut(&trial).filter(|client| !client.ended) else { return Vec::new() };
-        match (old, new) {
+        let mut events = match (old, new) {
             (_, SYN_SENT) => client.begin(trial, at, Some(tuple).filter(|tuple| tuple.local.port() != 0)),
             (SYN_SENT, ESTABLISHED) => {
                 let mut events = client.connected(trial, at, tuple);
@@ -207,7 +213,9 @@ impl Outside {
             (ESTABLISHED, _) => client.left(trial, at, tuple, new, errno, not_before),
             (CLOSE_WAIT, _) => client.closed(trial, at, tuple, How::Eof, "the peer had closed its end"),
             _ => Vec::new(),
-        }
+        };
+        events.extend(client.recovery(trial));
+        events
     }
 }
 
@@ -423,14 +431,18 @@ impl Client {
         }
     }
 
-    /// A message that was published after the notice and is done: the client consumes again.
-    fn recovery(&mut self, trial: TrialId, message: u64, at: Offset) -> Option<Event> {
+    /// A message that was published after the notice and is done: the client consumes again. Producer, client and kernel are
+    /// heard through separate doors, so a message's end may be heard of before its publication or before the notice: each
+    /// of the three asks anew, and the first such message counts.
+    fn recovery(&mut self, trial: TrialId) -> Option<Event> {
         let noticed = self.noticed.filter(|_| !self.recovered)?;
-        self.published.get(&message).filter(|published| **published > noticed)?;
+        let later = |message: &u64| self.published.get(message).is_some_and(|published| *published > noticed);
+        let at = self.done.iter().filter(|(message, _)| later(message)).map(|(_, at)| *at).min()?;
         let open = |c: &&Connection| c.open && c.attempt.is_some_and(|attempt| attempt > 0);
         let again = self.connections.iter().rev().filter(open).max_by_key(|c| c.is(CONSUMER))?;
         let attempt = again.attempt?;
         self.recovered = true;
+        self.done.clear();
         Some(Event::of_trial(at, Source::Kernel, trial, Kind::Ready { attempt }))
     }
 }

@@ -244,6 +244,36 @@ fn consuming_again_is_a_message_from_after_the_notice_that_is_done() {
 }
 
 #[test]
+fn a_message_proves_it_whichever_of_its_ends_is_heard_of_first() {
+    let published = |story: &mut Story| story.event(22, Source::Producer, Kind::Published { message: 2 });
+    let done = |story: &mut Story| story.event(23, Source::Subject, Kind::Effect { message: 2 });
+    let noticed = |story: &mut Story| {
+        story.socket(20, 1001, (ESTABLISHED, FIN_WAIT1), 0);
+        story.connect(21, 1002);
+    };
+    type Step<'a> = &'a dyn Fn(&mut Story);
+    let orders: [[Step; 3]; 4] = [
+        [&noticed, &published, &done],
+        [&noticed, &done, &published],
+        [&published, &done, &noticed],
+        [&done, &noticed, &published],
+    ];
+    for order in orders {
+        let mut story = Story::of("frozen-proxy");
+        story.connect(1, 1001);
+        story.consumer(1, 1001);
+        story.ready(2);
+        story.cut(10, 1001);
+        order.iter().for_each(|step| step(&mut story));
+        // One that comes later changes nothing.
+        story.event(25, Source::Producer, Kind::Published { message: 3 });
+        story.event(26, Source::Subject, Kind::Effect { message: 3 });
+        let readies: Vec<_> = story.told.iter().filter(|e| matches!(e.kind, Kind::Ready { attempt: 1 })).collect();
+        assert_eq!(readies.iter().map(|e| e.offset).collect::<Vec<_>>(), [at(23)]);
+    }
+}
+
+#[test]
 fn what_follows_the_end_of_the_trial_is_not_told() {
     let mut story = Story::of("frozen-proxy");
     story.connect(1, 1001);
