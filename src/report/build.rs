@@ -51,7 +51,7 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged, rows: &[
         void_reasons: void_reasons(&judged.trials),
         gates: gates.iter().map(gate).collect(),
         brackets: brackets(&judged.trials),
-        findings: asked::findings(&arms),
+        findings: [asked::findings(&arms), asked::ended(&run.plan, &judged.trials)].concat(),
         arms,
         memory: run.memory.clone(),
         machine: run.machine.clone(),

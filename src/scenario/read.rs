@@ -342,8 +342,12 @@ fn broker(all: &Sections, subjects: &[(&Fields, Option<SubjectKind>)], findings:
             let needs = subject.broker();
             if !kinds.contains(&needs) {
                 let at = if source.has("subject") && own.has("subject") { own.at("subject") } else { own.at };
+                let mend = match subject {
+                    SubjectKind::Command => "say `broker = \"redis\"` in the subject, or add it there",
+                    _ => "add it there",
+                };
                 let problem =
-                    format!("{subject} speaks to `{needs}`, and [broker] kind is {}; add it there", listed.join(", "));
+                    format!("{subject} speaks to `{needs}`, and [broker] kind is {}; {mend}", listed.join(", "));
                 findings.error(at, own.name("subject"), problem);
             }
         }

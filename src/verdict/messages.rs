@@ -1,6 +1,6 @@
 //! The ledger of the numbered messages, and how long the oldest of them was stuck.
 
-use super::timeline::Timeline;
+use super::timeline::{Attempt, Timeline};
 use super::trial::{Case, span};
 use super::{MessageRow, TrialRow};
 use crate::events::{Event, Kind};
@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 /// Who resolved a message that reached a consumer again.
 pub(super) const RECOVERY: &str = "recovery";
+/// The role of a connection on which messages come.
+const CONSUMER: &str = "consumer";
 /// Who resolved a message that a second consumer got.
 const SECOND: &str = "second_consumer";
 
@@ -111,10 +113,22 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
     rows.into_values().map(finish).collect()
 }
 
-/// The connection that a client from outside was consuming on: its work does not say over which a message came.
+/// The connection that a client from outside was consuming on: its work does not say over which a message came. One that has
+/// ended brings nothing any more: what is done before the first new message proves that the client consumes again came over
+/// the connection that it has opened since.
 fn consuming_at(t: &Timeline, at: Offset) -> u32 {
-    let ready = t.attempts.iter().filter_map(|(n, attempt)| Some((attempt.ready.filter(|ready| *ready <= at)?, *n)));
-    ready.max().map_or(0, |(_, attempt)| attempt)
+    let lives = |attempt: &Attempt| attempt.local_end().is_none_or(|end| end > at);
+    let ready = |attempt: &Attempt| attempt.ready.filter(|ready| *ready <= at);
+    let open = |attempt: &Attempt| {
+        let consumes = attempt.role.as_deref().is_none_or(|role| role == CONSUMER);
+        attempt.connected.map(|(opened, _)| opened).filter(|opened| consumes && *opened <= at)
+    };
+    let latest = |since: &dyn Fn(&Attempt) -> Option<Offset>, all: bool| {
+        let of = |(n, attempt): (&u32, &Attempt)| Some((since(attempt).filter(|_| all || lives(attempt))?, *n));
+        t.attempts.iter().filter_map(of).max()
+    };
+    let found = latest(&ready, false).or_else(|| latest(&open, false)).or_else(|| latest(&ready, true));
+    found.map_or(0, |(_, attempt)| attempt)
 }
 
 /// Enters fate and anomalies into the rows.
