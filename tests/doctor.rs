@@ -21,6 +21,7 @@ fn everything() -> Facts {
         },
         rabbitmq: installed("/usr/lib/rabbitmq/bin/rabbitmq-server", "3.10.8"),
         redis: installed("/usr/bin/redis-server", "7.0.15"),
+        iptables: vec!["iptables".into(), "iptables-nft".into()],
         docker: Ok("Docker 20.10.24, and the images of scripts/docker-images".into()),
         vm: VmFacts {
             kernel: Some("Linux 6.1.192-vt, HZ 250".into()),

@@ -3,7 +3,10 @@
 mod common;
 
 use common::{Setup, events};
-use halfopen::events::Event;
+use halfopen::events::{Event, Kind, Source};
+use halfopen::ledger::{AnomalyKind, Fate};
+use halfopen::scenario::{Exchange, Job};
+use halfopen::units::Offset;
 use halfopen::verdict::{ConnectionRow, Judged, MessageRow, Outcome, TrialRow, VoidReason, judge, watcher};
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -189,4 +192,34 @@ proptest! {
             check_consistency(&other.name, &other.judge(&part));
         }
     }
+}
+
+#[test]
+fn what_comes_out_of_another_queue_than_its_routes_say_is_misrouted_and_lacks_its_copy() {
+    let mut setup = Setup { subject: "lapin".into(), fault: "none".into(), ..Setup::default() };
+    setup.keepalive = false;
+    let mut plan = setup.plan();
+    plan.scenario.jobs = ["feed.import", "mail.send"].map(|name| Job { name: name.into(), ..Job::default() }).into();
+    plan.scenario.arms[0].settings.delivery.routes = vec![("feed.*".into(), "feeds".into())];
+    let say = |ms: i64, kind| Event::of_trial(Offset(ms * 1_000_000), Source::Subject, 0, kind);
+    let mut events = vec![say(60_000, Kind::TrialEnded { why: "horizon".into() })];
+    for (message, queue) in [(0, "feeds"), (1, ""), (2, ""), (3, "feeds")] {
+        let at = 1_000 + 100 * i64::try_from(message).unwrap();
+        events.push(say(at, Kind::Published { message }));
+        events.push(say(at + 1, Kind::Routed { message, queue: queue.into() }));
+        events.push(say(at + 1, Kind::Delivered { attempt: 0, message, redelivered: false }));
+        events.push(say(at + 2, Kind::Started { attempt: 0, message }));
+        events.push(say(at + 40, Kind::Effect { message }));
+    }
+    let judged = judge(&plan, &events);
+    let wrong: Vec<u64> = judged.account.of(AnomalyKind::Misrouted).map(|id| id.message).collect();
+    assert_eq!(wrong, [2, 3]);
+    assert_eq!(judged.trials[0].misrouted_n, Some(2));
+    assert_eq!(judged.trials[0].wait_max_s, Some(Offset(2_000_000)));
+
+    plan.scenario.arms[0].settings.delivery.exchange = Exchange::Fanout;
+    plan.scenario.arms[0].settings.delivery.routes.push(("b".into(), "second".into()));
+    let judged = judge(&plan, &events);
+    let waiting = judged.account.fates.values().filter(|fate| **fate == Fate::Waiting).count();
+    assert_eq!(waiting, 4, "each lacks the copy of one queue");
 }

@@ -1,13 +1,14 @@
 """A consumer with pika as it is released: the loop of pika's own documentation that connects again.
 
 The harness hands the options over as JSON: `prefetch` and `ack_late` are this script's, every other key is an attribute of
-`pika.ConnectionParameters`.
+`pika.ConnectionParameters`; `ca_file` becomes its `ssl_options`.
 """
 
 import json
 import logging
 import os
 import socket
+import ssl
 import time
 
 import pika
@@ -17,6 +18,9 @@ conf = json.loads(os.environ["HALFOPEN_CLIENT_CONF"])
 queue = os.environ["HALFOPEN_QUEUE"]
 prefetch, ack_late = conf.pop("prefetch", 0), conf.pop("ack_late", True)
 parameters = pika.URLParameters(os.environ["HALFOPEN_BROKER_URL"])
+ca_file = conf.pop("ca_file", None)
+if ca_file:
+    parameters.ssl_options = pika.SSLOptions(ssl.create_default_context(cafile=ca_file), parameters.host)
 for name, value in conf.items():
     setattr(parameters, name, value)
 proof = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

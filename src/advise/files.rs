@@ -100,7 +100,7 @@ fn situation(arm: &Arm, written: &scenario::Fault, horizon: Duration) -> Option<
     };
     let scope = match written.scope {
         Scope::Flow => FaultScope::Flow,
-        Scope::Host => FaultScope::Host,
+        Scope::Pair | Scope::Host => FaultScope::Host,
     };
     let mut narrowed = arm.clone();
     narrowed.ask.fault = Some(name);

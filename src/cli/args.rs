@@ -98,6 +98,12 @@ pub struct RunArgs {
     /// The stored run for gates with no_worse_than = "baseline" [default: baselines/NAME, where it is]
     #[arg(long, value_name = "DIR")]
     pub baseline: Option<PathBuf>,
+    /// With --lab docker and a `target`: yes, the connections of these containers may be cut
+    #[arg(long)]
+    pub target_is_disposable: bool,
+    /// The longest that the containers of a `target` may be cut
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10m")]
+    pub target_max: Duration,
     /// Refuse a plan that is estimated to take longer
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub max_time: Option<Duration>,
@@ -105,6 +111,13 @@ pub struct RunArgs {
     /// sysctl.tcp_retries2=8, hz=1000 or kernel=6.1; the run itself is not changed
     #[arg(long, value_name = "KEY=VALUE")]
     pub assume: Vec<String>,
+    /// Run cuts that the subject's own kernel notices, or that answer: what they measure is not a half-open connection, and
+    /// the run says so wherever it is shown
+    #[arg(long)]
+    pub allow_distorted: bool,
+    /// What drops and counts the packets, for --lab netns
+    #[arg(long, value_enum, default_value_t = FirewallName::Nftables)]
+    pub firewall: FirewallName,
     /// Guests side by side, for several scenarios with --lab vm
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: u32,
@@ -119,6 +132,19 @@ pub struct RunArgs {
     pub json: bool,
 }
 
+/// Values of `--firewall`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FirewallName {
+    /// Sets with counters, leases, and all profiles
+    Nftables,
+    /// Whichever kind the machine calls iptables: cuts that drop, and stay
+    Iptables,
+    /// The same over nf_tables
+    IptablesNft,
+    /// The same over xtables
+    IptablesLegacy,
+}
+
 /// Arguments of `conformance`.
 #[derive(Debug, Args)]
 #[command(after_help = CONFORMANCE_EXAMPLES)]
@@ -126,8 +152,8 @@ pub struct ConformanceArgs {
     /// Scenario files [default: the built-in conformance set, scaled to a few minutes]
     #[arg(value_name = "SCENARIO")]
     pub scenarios: Vec<PathBuf>,
-    /// What is compared: model, vm, netns [default: all that this machine can run]
-    #[arg(long, value_name = "LAB,…", value_delimiter = ',', value_parser = ["model", "vm", "netns"])]
+    /// What is compared: model, vm, netns, docker [default: all that this machine can run, but docker]
+    #[arg(long, value_name = "LAB,…", value_delimiter = ',', value_parser = ["model", "vm", "netns", "docker"])]
     pub labs: Option<Vec<String>>,
     /// Settings at full length (tcp_retries2 15, keepalive 7200/75/9, 127 s of SYNs), in vm only: netns would take hours
     #[arg(long, conflicts_with = "scenarios")]
@@ -158,6 +184,7 @@ Examples:
   halfopen conformance --full-size                   timers at full length, in virtual time
   halfopen conformance --labs model,vm               without root
   halfopen conformance my.toml --trials 8 --seed 3   your own settings
+  halfopen conformance my.toml --labs netns,docker   the same in namespaces and in containers
   halfopen conformance --from runs/conformance-…     compare again what was recorded, offline
 
 A trial agrees with the model inside the window that was given for its kernel beforehand. Two labs agree where the same
@@ -235,7 +262,7 @@ pub struct CompareArgs {
     /// A metric whose doubt leaves the comparison open as well [default: the mean stuck time, else the mean time to detect]
     #[arg(long, value_name = "METRIC")]
     pub gate: Vec<String>,
-    /// Differences between the sides that are meant: fault, horizon, load, lab, mode, kernel, versions, machine
+    /// Differences between the sides that are meant: fault, distortion, horizon, load, lab, mode, kernel, versions, machine
     #[arg(long, value_name = "WHAT,…", value_delimiter = ',', value_parser = super::compare::what)]
     pub allow: Vec<crate::report::compare::What>,
     /// Race the detections against such a reaper, for example 1200s/120s [default: the scenario's]

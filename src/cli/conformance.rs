@@ -2,9 +2,9 @@
 //!
 //! It only runs scenarios as `run` does, each into a run directory of its own, and compares what is recorded there.
 
-use super::args::{ConformanceArgs, EngineName, LabName, RunArgs};
+use super::args::{ConformanceArgs, EngineName, FirewallName, LabName, RunArgs};
 use super::exit::{Exit, Failure};
-use super::run::{Ready, carry_out, preflight, prepare_text, read_text, real_sockets_only};
+use super::run::{Ready, carry_out, environments, preflight, prepare_text, read_text, real_sockets_only};
 use super::{pretty, print};
 use crate::host::{clock, signals};
 use crate::report::conformance::{Conformance, LabRun, MODEL};
@@ -30,6 +30,9 @@ const FULL_SIZE: [(&str, &str); 2] = [
     ("scenarios/full-length.toml", include_str!("../../scenarios/full-length.toml")),
     ("scenarios/full-size.toml", include_str!("../../scenarios/full-size.toml")),
 ];
+
+/// What runs may be of, in the order of the tables.
+const LABS: [&str; 3] = ["vm", "netns", "docker"];
 
 /// Real time that nobody who did not ask for it is made to wait.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -99,8 +102,12 @@ fn labs(args: &ConformanceArgs) -> Result<Vec<LabName>, Failure> {
     } else if args.full_size && args.labs.is_none() {
         say!("halfopen: full-size settings are compared in vm only: in netns they take two and a half hours");
     }
+    // Containers take longer to start and cut with the same rules: they are asked for by name.
+    if args.labs.is_some() && asked("docker") {
+        labs.push(LabName::Docker);
+    }
     if labs.is_empty() {
-        return Err(Failure::new(Exit::Usage, "--labs names no lab to run in; add vm or netns"));
+        return Err(Failure::new(Exit::Usage, "--labs names no lab to run in; add vm, netns or docker"));
     }
     Ok(labs)
 }
@@ -128,19 +135,32 @@ fn in_lab(lab: LabName, args: &ConformanceArgs, out: &Path) -> Result<Vec<LabRun
         partition: None,
         baseline: None,
         dry_run: false,
+        target_is_disposable: false,
+        target_max: Duration::ZERO,
         max_time: None,
         assume: Vec::new(),
+        // What is distorted agrees with no model.
+        allow_distorted: false,
+        firewall: FirewallName::Nftables,
         jobs: 1,
         kernel: args.kernel.clone(),
         vm_mode: super::vm::ModeArg::InfCpu,
         // The tables of the single runs would stand in the way of the one that is asked for.
         json: true,
     };
-    let all: Vec<Ready> = sources(args)?
+    let mut all: Vec<Ready> = sources(args)?
         .into_iter()
         .map(|(path, text)| prepare_text(&path, text, &run_args, true))
         .collect::<Result<_, _>>()?;
-    all.iter().try_for_each(|ready| real_sockets_only(ready).and_then(|()| preflight(ready, lab)))?;
+    for ready in &mut all {
+        super::docker::allowed(&ready.path, &ready.plan, &run_args)?;
+        real_sockets_only(ready)?;
+        match lab {
+            LabName::Docker => ready.docker = Some(super::docker::prepare(&ready.plan)?),
+            LabName::Netns | LabName::Vm => preflight(ready, lab)?,
+        }
+        ready.environments = environments(&ready.plan)?;
+    }
     let total: Duration = all.iter().map(|ready| ready.plan.estimate).sum();
     let took = print_duration(Duration::from_secs(total.as_secs() + 1));
     let name = name_of(lab);
@@ -175,7 +195,7 @@ fn read(dir: &Path) -> Result<LabRun, Failure> {
 /// The runs that an earlier call left: DIR/LAB/SCENARIO.
 fn recorded(dir: &Path) -> Result<Vec<LabRun>, Failure> {
     let mut runs = Vec::new();
-    for lab in ["vm", "netns"] {
+    for lab in LABS {
         let mut dirs: Vec<PathBuf> =
             std::fs::read_dir(dir.join(lab)).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         dirs.sort();
@@ -184,7 +204,7 @@ fn recorded(dir: &Path) -> Result<Vec<LabRun>, Failure> {
         }
     }
     if runs.is_empty() {
-        let text = format!("{}: no run of `halfopen conformance` is there (vm/… or netns/…)", dir.display());
+        let text = format!("{}: no run of `halfopen conformance` is there (vm/…, netns/… or docker/…)", dir.display());
         return Err(Failure::new(Exit::Usage, text));
     }
     Ok(runs)
@@ -198,7 +218,7 @@ fn show(
     json: bool,
 ) -> Result<Exit, Failure> {
     let ran = |lab: &&str| runs.iter().any(|r| r.run.lab == **lab);
-    let names: Vec<String> = ["vm", "netns"].iter().filter(|lab| ran(lab)).map(ToString::to_string).collect();
+    let names: Vec<String> = LABS.iter().filter(|lab| ran(lab)).map(ToString::to_string).collect();
     let all = Conformance::new(runs, &names, model, left_out);
     let harness = |e: &dyn std::fmt::Display| Failure::new(Exit::Harness, e.to_string());
     let value = serde_json::to_value(&all).map_err(|e| harness(&e))?;

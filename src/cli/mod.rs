@@ -19,6 +19,7 @@ mod docker;
 mod doctor;
 mod engine;
 mod exit;
+mod firewall;
 mod guest;
 mod inspect;
 mod inspect_serve;
@@ -111,7 +112,9 @@ fn hidden(role: &str, args: &[OsString]) -> u8 {
         "__producer" => crate::subject::producer_main(&texts()),
         "__proxy" => crate::subject::proxy_main(&texts()),
         "__relay" => crate::subject::relay_main(&texts()),
+        "__resolver" => crate::subject::resolver_main(&texts()),
         "__peer" => crate::subject::peer_main(&texts()),
+        "__provider" => crate::subject::provider_main(&texts()),
         "__reaper" => crate::subject::reaper_main(&texts()),
         _ => {
             say!("halfopen: unknown command `{role}`; see `halfopen --help`");

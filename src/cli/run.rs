@@ -1,11 +1,11 @@
 //! `halfopen run`: reads and plans everything first, then carries out one scenario after the other.
 
-use super::args::{EngineName, LabName, RunArgs};
+use super::args::{EngineName, FirewallName, LabName, RunArgs};
 use super::exit::{Exit, Failure};
 use super::guest::{Guest, run_in_guest};
 use super::jobs::side_by_side;
 use super::redact::redact;
-use super::{baseline, machine, pretty, print};
+use super::{baseline, firewall, machine, pretty, print};
 use crate::clients;
 use crate::engine::job::{FACTS_FILE, Facts, JOB_FILE, Job};
 use crate::engine::kernel::descriptors;
@@ -14,7 +14,7 @@ use crate::host::process::nofile_within_reach;
 use crate::host::programs::Program;
 use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervise};
 use crate::host::{clock, journal, signals};
-use crate::lab::docker::DockerSpec;
+use crate::lab::docker::{self, DockerSpec};
 use crate::plan::{self, Overrides, Plan};
 use crate::scenario::{self, Arm, BrokerKind, Fault, Scenario, SubjectKind, TaskStoreKind};
 use crate::store::{LOGS, Recorded, RunDir, RunInfo, ScenarioSource};
@@ -26,16 +26,17 @@ use std::time::Duration;
 /// A scenario that is ready to run.
 #[derive(Clone)]
 pub(super) struct Ready {
-    path: PathBuf,
+    /// Its file.
+    pub(super) path: PathBuf,
     text: String,
     /// What will be done.
     pub(super) plan: Plan,
     /// Where the environments of its clients from outside are.
-    environments: BTreeMap<SubjectKind, PathBuf>,
+    pub(super) environments: BTreeMap<SubjectKind, PathBuf>,
     /// The stored run that its gates are held to.
     baseline: Option<(PathBuf, Recorded)>,
     /// The images, for the docker lab.
-    docker: Option<DockerSpec>,
+    pub(super) docker: Option<DockerSpec>,
 }
 
 /// Runs the scenarios.
@@ -52,7 +53,19 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
         all.push(prepare(path, args)?);
     }
     names_differ(&all)?;
+    let targets = all.iter().map(|ready| super::docker::allowed(&ready.path, &ready.plan, args));
+    let targets: Vec<bool> = targets.collect::<Result<_, _>>()?;
+    if all.len() > 1 && targets.contains(&true) {
+        let text = "a scenario with a `target` is run alone: what it cuts is asked for by name";
+        return Err(Failure::new(Exit::Usage, text));
+    }
     if args.engine == EngineName::Model {
+        if args.firewall != FirewallName::Nftables {
+            return Err(Failure::new(
+                Exit::Usage,
+                "--firewall is about real packets, and --engine model has none; remove one of the two",
+            ));
+        }
         return run_simulated(&all, args);
     }
     if args.lab == LabName::Docker {
@@ -60,6 +73,7 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
         names_differ(&all)?;
     }
     all.iter().try_for_each(real_sockets_only)?;
+    all.iter().try_for_each(|ready| firewall::check(&ready.path, &ready.plan, args))?;
     let total: Duration = all.iter().map(|r| r.plan.estimate).sum();
     if let Some(max) = args.max_time.filter(|max| total > *max) {
         let text = format!(
@@ -74,7 +88,10 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     }
     if args.lab == LabName::Docker {
         for ready in &mut all {
-            ready.docker = Some(super::docker::prepare(&ready.plan)?);
+            ready.docker = Some(match docker::has_targets(&ready.plan) {
+                true => super::docker::aim(&mut ready.plan)?,
+                false => super::docker::prepare(&ready.plan)?,
+            });
         }
     } else {
         all.iter().try_for_each(|ready| preflight(ready, args.lab))?;
@@ -175,9 +192,12 @@ fn finish(dir: &RunDir, exit: Exit, args: &RunArgs) -> Result<(Exit, serde_json:
 fn simulated_only(ready: &Ready) -> Result<(), Failure> {
     let option = |arm: &Arm| match (&arm.settings.link, arm.settings.peer_reads) {
         _ if arm.settings.ping.is_some() => Some("ping"),
+        _ if arm.settings.tls => Some("tls"),
         (_, false) => Some("peer_reads = false"),
         (Some(_), _) => Some("link"),
         _ if arm.settings.work.is_some() => Some("work"),
+        _ if !arm.settings.delivery.is_plain() => Some("what is asked of its deliveries"),
+        _ if arm.settings.subject == SubjectKind::RedisBlocking && arm.settings.ack.is_some() => Some("ack"),
         _ => None,
     };
     let scenario = &ready.plan.scenario;
@@ -185,12 +205,17 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
         true => Some(format!("arm `{}`: {}", arm.name, arm.settings.subject)),
         false => Some(format!("arm `{}`: {}", arm.name, option(arm)?)),
     });
-    let real_only = |fault: &&Fault| fault.act.is_some() || fault.repeat.is_some() || fault.trigger.is_some();
+    let real_only = |fault: &&Fault| {
+        let more = fault.act.is_some() || fault.repeat.is_some() || fault.trigger.is_some();
+        more || !fault.injection.is_faithful()
+    };
     let fault = scenario.faults.iter().find(real_only).map(|fault| format!("fault `{}`", fault.name()));
     let liveness = scenario.reaper.as_ref().is_some_and(|reaper| reaper.liveness.is_some() || reaper.reapers > 1);
     let reaper = liveness.then(|| "[reaper]: the rule `liveness`, or several reapers,".to_string());
     let second = scenario.second_consumer.then(|| "[load] second_consumer".to_string());
-    match arm.or(fault).or(reaper).or(second) {
+    let jobs = (!scenario.jobs.is_empty()).then(|| "[[job]]".to_string());
+    let jobs = jobs.or(scenario.load_count.map(|_| "[load] count".to_string()));
+    match arm.or(fault).or(reaper).or(jobs).or(second) {
         Some(what) => {
             let text = format!("{}: {what} runs with --engine kernel in this version", ready.path.display());
             Err(Failure::new(Exit::Cannot, text))
@@ -251,6 +276,10 @@ fn prepare(path: &Path, args: &RunArgs) -> Result<Ready, Failure> {
 /// Reads and plans a scenario; `able_only` leaves out the arms that the kernel it will run on can't carry out.
 pub(super) fn prepare_text(path: &Path, text: String, args: &RunArgs, able_only: bool) -> Result<Ready, Failure> {
     let mut scenario = parse(path, &text)?;
+    if !args.allow_distorted {
+        scenario::refuse_distorted(&path.display().to_string(), &text)
+            .map_err(|errors| Failure::new(Exit::Usage, errors.to_string()))?;
+    }
     let mut machine = match (args.engine, args.lab) {
         (EngineName::Model, _) => machine::reference(),
         (EngineName::Kernel, LabName::Vm) => machine::guest(),
@@ -321,6 +350,17 @@ fn names_differ(all: &[Ready]) -> Result<(), Failure> {
 }
 
 fn dry_run(all: &[Ready], json: bool) -> Result<Exit, Failure> {
+    if let [one] = all
+        && docker::has_targets(&one.plan)
+    {
+        let lines = super::docker::intent(&one.plan);
+        let value = || serde_json::json!({ "scenario": one.plan.scenario.name, "cuts": lines });
+        return print(&if json {
+            pretty(&value())
+        } else {
+            format!("{}\n{}\nnothing is made, started or ended", one.path.display(), lines.join("\n"))
+        });
+    }
     let described: Vec<_> = all.iter().map(|r| (r, plan::describe(&r.plan))).collect();
     if json {
         let values: Vec<serde_json::Value> =
@@ -379,6 +419,7 @@ pub(super) fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Ex
         _ => Exit::Harness,
     };
     info.complete = exit == Exit::Held;
+    info.sources.extend(super::docker::afterwards(ready.docker.as_ref()));
     baseline::attach(&mut info, ready.baseline.as_ref());
     dir.write_run(&info).map_err(|e| harness(&e))?;
     if exit == Exit::Cannot {
@@ -401,12 +442,19 @@ fn supervised(dir: &RunDir, ready: &Ready, args: &RunArgs) -> Result<(Ended, Opt
         out: out.clone(),
         environments: ready.environments.clone(),
         docker: ready.docker.clone(),
+        firewall: firewall::kind(args.firewall),
         started_in: std::env::current_dir().map_err(|e| harness(&e))?,
         progress: true,
     };
     if let Some(docker) = job.docker.as_mut().filter(|docker| docker.others) {
         docker.shared = vec![out.join(LOGS)];
         docker.read_only = ready.environments.values().cloned().collect();
+        // Where the files of a command line of the user's own are, if they are in no image.
+        let arms = ready.plan.scenario.arms.iter().filter_map(|arm| arm.settings.command.as_ref());
+        if arms.into_iter().any(|line| line.image.is_none() && line.target.is_none()) {
+            // All of the machine is nobody's working directory.
+            docker.read_only.extend(Some(job.started_in.clone()).filter(|dir| dir.parent().is_some()));
+        }
     }
     let file = out.join(JOB_FILE);
     dir.write(JOB_FILE, &serde_json::to_vec(&job).map_err(|e| harness(&e))?).map_err(|e| harness(&e))?;
@@ -460,7 +508,7 @@ fn take_facts(out: &Path) -> Facts {
 }
 
 /// The environments of the clients from outside, made now where they are not there yet.
-fn environments(plan: &Plan) -> Result<BTreeMap<SubjectKind, PathBuf>, Failure> {
+pub(super) fn environments(plan: &Plan) -> Result<BTreeMap<SubjectKind, PathBuf>, Failure> {
     let mut all = BTreeMap::new();
     for kind in plan.scenario.arms.iter().map(|arm| arm.settings.subject) {
         let Some(adapter) = clients::adapter_of(kind).filter(|_| !all.contains_key(&kind)) else { continue };

@@ -51,6 +51,9 @@ pub struct Adapter {
     pub env: BTreeMap<String, String>,
     /// An arm's options by the client's own names.
     pub options: BTreeMap<String, String>,
+    /// What the client has to be told where its connections are encrypted: its own options by their paths, with `{ca_file}` to
+    /// fill in.
+    pub tls: BTreeMap<String, Value>,
     /// What the client's own options claim to do to the socket: by name, the column of the effective options.
     pub claims: BTreeMap<String, String>,
     /// The lock file's text; empty where nothing is installed.
@@ -80,6 +83,12 @@ pub struct Program {
     pub effects: PathBuf,
     /// Where its output goes, line by line with the run's clock.
     pub log: PathBuf,
+    /// Whom it runs as, in the words of its image: `USER[:GROUP]`, names or numbers; empty is whoever starts it.
+    #[serde(default)]
+    pub user: String,
+    /// Its first process, where it runs already: then nothing is started and nothing ended.
+    #[serde(default)]
+    pub attached: Option<u32>,
 }
 
 /// What the braces of an adapter stand for in one trial.
@@ -109,6 +118,8 @@ pub struct Where {
     pub password: String,
     /// The socket of the task's proof.
     pub effects: PathBuf,
+    /// The authority's certificate, where the connection is encrypted.
+    pub ca_file: Option<PathBuf>,
     /// The log.
     pub log: PathBuf,
 }
@@ -210,6 +221,7 @@ fn own(line: &CommandLine, kind: SubjectKind) -> Adapter {
         versions: Vec::new(),
         env: line.env.clone(),
         options: BTreeMap::new(),
+        tls: BTreeMap::new(),
         claims: BTreeMap::new(),
         lock: "",
         scripts: &[],
@@ -253,13 +265,46 @@ fn parse(
         versions: words("versions")?,
         env: table("env"),
         options: table("options"),
+        tls: mixed(document.get("tls")),
         claims: table("claims"),
         lock,
         scripts,
     })
 }
 
+/// What a trial's queue is declared with, in RabbitMQ's words; the publisher declares the same.
+fn queue_arguments(settings: &Settings, queue: &str) -> Map<String, Value> {
+    let mut all = Map::new();
+    if let Some(priority) = settings.delivery.max_priority {
+        all.insert("x-max-priority".into(), priority.into());
+    }
+    if settings.delivery.dead_letters {
+        all.insert("x-dead-letter-exchange".into(), "".into());
+        all.insert("x-dead-letter-routing-key".into(), format!("{queue}.dead").into());
+    }
+    all
+}
+
+/// A table of texts, numbers and switches.
+fn mixed(table: Option<&Item>) -> BTreeMap<String, Value> {
+    let Some(table) = table.and_then(Item::as_table_like) else { return BTreeMap::new() };
+    let value = |item: &Item| -> Option<Value> {
+        let text = item.as_str().map(Value::from);
+        text.or_else(|| item.as_bool().map(Value::from)).or_else(|| item.as_integer().map(Value::from))
+    };
+    table.iter().filter_map(|(key, item)| Some((key.to_string(), value(item)?))).collect()
+}
+
 impl Adapter {
+    /// What says that it consumes. Behind TLS nobody hears what a client sends, so there it is a connection.
+    #[must_use]
+    pub fn ready(&self, settings: &Settings) -> ReadyWhen {
+        match &self.ready {
+            ReadyWhen::Consumes if settings.tls => ReadyWhen::Connections(1),
+            known => known.clone(),
+        }
+    }
+
     /// Names and versions of what `run.json` shows, from the lock file.
     #[must_use]
     pub fn locked_versions(&self) -> BTreeMap<String, String> {
@@ -283,6 +328,21 @@ impl Adapter {
         all
     }
 
+    /// The client's configuration in one trial: with what it has to know of TLS where the connection is encrypted.
+    fn configured(&self, settings: &Settings, place: &Where) -> Map<String, Value> {
+        let mut all = self.configuration(settings);
+        let Some(ca) = &place.ca_file else { return all };
+        let ca = BTreeMap::from([("ca_file".to_string(), ca.to_string_lossy().into_owned())]);
+        for (path, value) in &self.tls {
+            let value = match value {
+                Value::String(text) => fill(text, &ca).into(),
+                other => other.clone(),
+            };
+            put(&mut all, path, value);
+        }
+        all
+    }
+
     /// The program for one trial.
     #[must_use]
     pub fn program(&self, settings: &Settings, place: &Where) -> Program {
@@ -296,25 +356,32 @@ impl Adapter {
         ];
         let mut env: BTreeMap<String, String> =
             given.iter().map(|(name, text)| ((*name).to_string(), fill(text))).collect();
+        let arguments = queue_arguments(settings, &place.queue);
+        if !arguments.is_empty() {
+            env.insert("HALFOPEN_QUEUE_ARGUMENTS".to_string(), Value::Object(arguments).to_string());
+        }
         env.extend(self.env.iter().map(|(name, value)| (name.clone(), fill(value))));
         Program {
             argv: self.command.iter().map(|text| fill(text)).collect(),
             env: env.into_iter().collect(),
             cwd: self.cwd.as_ref().map(|cwd| place.started_in.join(cwd)),
-            ready: self.ready.clone(),
+            ready: self.ready(settings),
             lost: self.lost.clone(),
             words: self.words.clone(),
             done: self.done.clone(),
             effects: place.effects.clone(),
             log: place.log.clone(),
+            user: String::new(),
+            attached: None,
         }
     }
 
     fn braces(&self, settings: &Settings, place: &Where) -> BTreeMap<String, String> {
         let Where { broker_host: host, broker_port: port, user, password, .. } = place;
+        let s = if place.ca_file.is_some() { "s" } else { "" };
         let url = match place.broker {
-            BrokerKind::Redis => format!("redis://:{password}@{host}:{port}/{}", place.db),
-            _ => format!("amqp://{user}:{password}@{host}:{port}/{}", place.vhost),
+            BrokerKind::Redis => format!("redis{s}://:{password}@{host}:{port}/{}", place.db),
+            _ => format!("amqp{s}://{user}:{password}@{host}:{port}/{}", place.vhost),
         };
         let path = |path: &Path| path.to_string_lossy().into_owned();
         let mut all: BTreeMap<String, String> = [
@@ -328,7 +395,8 @@ impl Adapter {
             ("password", password.clone()),
             ("trial", place.trial.to_string()),
             ("effects", path(&place.effects)),
-            ("conf", Value::Object(self.configuration(settings)).to_string()),
+            ("ca_file", place.ca_file.as_deref().map(path).unwrap_or_default()),
+            ("conf", Value::Object(self.configured(settings, place)).to_string()),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_string(), value))
@@ -519,6 +587,7 @@ mod tests {
             user: "u".into(),
             password: "p".into(),
             effects: "/tmp/e".into(),
+            ca_file: None,
             log: "/run/l".into(),
         };
         let asks = settings(&[("subject", "celery"), ("client.note", "{password}")]);

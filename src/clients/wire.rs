@@ -36,7 +36,8 @@ enum Wire {
 }
 
 impl RoleReader {
-    /// Looks for what goes to and comes from this queue or list.
+    /// Looks for what goes to and comes from this queue or list; an empty name stands for any that is not the client's own
+    /// housekeeping.
     #[must_use]
     pub fn of(broker: BrokerKind, queue: &str) -> Self {
         let wire = match broker {
@@ -86,7 +87,10 @@ fn of_method(payload: &[u8], queue: &[u8]) -> Option<&'static str> {
     let name = name.get(..usize::from(*length))?;
     match *method {
         CONSUME if name == queue => Some("consumer"),
-        CONSUME => Some(subscriber(name)),
+        CONSUME => Some(match subscriber(name) {
+            "subscriber" if queue.is_empty() => "consumer",
+            other => other,
+        }),
         PUBLISH => Some(publisher(name)),
         _ => None,
     }
@@ -94,7 +98,7 @@ fn of_method(payload: &[u8], queue: &[u8]) -> Option<&'static str> {
 
 fn of_command(words: &[&[u8]], queue: &[u8]) -> Option<&'static str> {
     let (command, arguments) = words.split_first()?;
-    let names = arguments.contains(&queue);
+    let names = queue.is_empty() || arguments.contains(&queue);
     match command.to_ascii_uppercase().as_slice() {
         b"BRPOP" | b"BLPOP" | b"BRPOPLPUSH" | b"BLMOVE" | b"BLMPOP" | b"RPOP" | b"LPOP" | b"XREADGROUP" | b"XREAD"
             if names =>

@@ -2,6 +2,7 @@
 
 use super::probe::{Inside, PROBE};
 use crate::host::capabilities::{Installed, Kernel, kernel};
+use crate::host::iptables::Kind;
 use crate::host::journal;
 use crate::host::process::nofile_within_reach;
 use crate::host::programs::Program;
@@ -61,6 +62,8 @@ pub struct Facts {
     pub rabbitmq: Option<Installed>,
     /// Redis, where it is installed.
     pub redis: Option<Installed>,
+    /// The kinds of iptables that are installed, for `run --firewall`.
+    pub iptables: Vec<String>,
     /// The Docker engine in words, or why it can't carry the docker lab.
     pub docker: Result<String, Refused>,
     /// The virtual-time guest.
@@ -79,6 +82,7 @@ pub fn gather() -> Facts {
         kernel: kernel(),
         rabbitmq: Program::Epmd.locate().and_then(|_| Installed::find(Program::RabbitmqServer)),
         redis: Installed::find(Program::RedisServer),
+        iptables: Kind::ALL.iter().filter(|kind| kind.is_installed()).map(ToString::to_string).collect(),
         docker: docker(),
         vm: vm(),
     }

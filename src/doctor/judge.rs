@@ -2,6 +2,7 @@
 
 use super::facts::Facts;
 use crate::host::capabilities::{Installed, Kernel};
+use crate::host::iptables::Kind;
 use crate::host::programs::Program;
 use serde::Serialize;
 
@@ -179,6 +180,11 @@ fn lines(facts: &Facts) -> Vec<Line> {
     lines.extend([descriptors(facts.descriptors), hz(&facts.kernel)]);
     lines.push(program(Program::RabbitmqServer, facts.rabbitmq.as_ref()));
     lines.push(program(Program::RedisServer, facts.redis.as_ref()));
+    let tools = match &facts.iptables[..] {
+        [] => Err("not installed: no run needs it but one with --firewall iptables".to_string()),
+        kinds => Ok(format!("{}: for run --firewall", kinds.join(", "))),
+    };
+    lines.push(line("iptables", false, tools, Kind::MEND));
     lines
 }
 

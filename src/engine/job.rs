@@ -1,5 +1,6 @@
 //! What the outer process hands to the engine, and what the engine hands back beside its events.
 
+use crate::host::iptables::Kind;
 use crate::lab::docker::DockerSpec;
 use crate::plan::Plan;
 use crate::scenario::SubjectKind;
@@ -23,6 +24,9 @@ pub struct Job {
     /// What the docker lab needs; `None` where the lab is made of namespaces.
     #[serde(default)]
     pub docker: Option<DockerSpec>,
+    /// Cuts by iptables of this kind, and not by nftables.
+    #[serde(default)]
+    pub firewall: Option<Kind>,
     /// Where the run was started: relative paths of a command line count from here.
     #[serde(default)]
     pub started_in: PathBuf,

@@ -14,6 +14,8 @@ pub enum How {
     SendTimeout,
     /// The client's own connect timeout ran out.
     ConnectTimeout,
+    /// The system's resolver gave a name up.
+    Resolver,
     /// The client's own AMQP heartbeat check found frames missing.
     AmqpHeartbeat,
     /// An application-level health check got no answer.
@@ -160,6 +162,18 @@ pub enum Kind {
         /// The connection's name.
         tuple: Tuple,
     },
+    /// The harness ended the connection at the broker's end, with a RST, so that the client reconnects.
+    HungUp {
+        /// The connection's name.
+        tuple: Tuple,
+        /// Clock reading before the kernel was asked.
+        before: Offset,
+        /// Clock reading after its answer.
+        after: Offset,
+        /// What the router had counted for the trial as the cut came wholly into force: the RST, and what was cut before.
+        #[serde(default)]
+        counted: Counters,
+    },
     /// The options that the kernel says are set.
     Options {
         /// Which attempt.
@@ -223,11 +237,25 @@ pub enum Kind {
         /// The message.
         message: u64,
     },
-    /// The work that a message stands for was done, by the consumer's own word: one external effect. Of a client that is
-    /// watched from outside it is the proof of consumption.
+    /// The work that a message stands for was done: one external effect, by the consumer's own word, or by the provider's at
+    /// which it was made. Of a client that is watched from outside it is the proof of consumption.
     Effect {
         /// The message.
         message: u64,
+    },
+    /// An effect was taken back at the provider.
+    Compensated {
+        /// The message.
+        message: u64,
+    },
+    /// The worker stands at a point of its work at which a fault waits for it.
+    Halted {
+        /// Which attempt's connection had brought the message.
+        attempt: u32,
+        /// The message.
+        message: u64,
+        /// The point: `before-effect`, `after-effect`, `after-commit`.
+        point: String,
     },
     /// The client's own log says that it gave a connection up.
     Said {
@@ -283,6 +311,34 @@ pub enum Kind {
         attempt: u32,
         /// The message.
         message: u64,
+    },
+    /// A consumer rejected a message for good: it will not have it again.
+    Refused {
+        /// Which attempt's connection.
+        attempt: u32,
+        /// The message.
+        message: u64,
+    },
+    /// A message that was rejected reached the queue of dead letters.
+    DeadLettered {
+        /// The message.
+        message: u64,
+    },
+    /// The work on a message failed and its worker has published it once more; the broker has confirmed that.
+    Retried {
+        /// Which attempt's connection.
+        attempt: u32,
+        /// The message.
+        message: u64,
+        /// Which retry it is, from 1.
+        retry: u32,
+    },
+    /// A message came out of this queue, by its name in the scenario.
+    Routed {
+        /// The message.
+        message: u64,
+        /// The queue; empty for the trial's own.
+        queue: String,
     },
     /// A reaper had the work that a message stands for queued again, by what its store says.
     Requeued {

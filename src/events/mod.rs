@@ -37,6 +37,8 @@ pub enum Source {
     Producer,
     /// The fallback reaper.
     Reaper,
+    /// The external provider at which effects are made.
+    Provider,
     /// The model engine, in place of all of the above.
     Model,
 }

@@ -2,17 +2,24 @@
 
 use super::layout::Layout;
 use super::render::{Counted, Cut, Placed, again_ops, cut_ops, heal_ops, placed};
-use super::rules::{DROPPED_FLOW, DROPPED_HOST, REFUSED_FLOW, TABLE};
+use super::rules::{
+    DROPPED_FLOW, DROPPED_FROM, DROPPED_PAIR, DROPPED_TO, REFUSED_FLOW, RESET_FLOW, TABLE, UNREACHABLE_FLOW,
+};
 use super::{FaultError, error};
 use crate::events::{Counters, TrialId};
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
-use crate::host::nft::{Element, Family, NftClient, NftError, Op, Reading, RuleHandle};
+use crate::host::nft::{Element, Family, NftClient, NftError, Op, Reading, RuleHandle, Set};
+use crate::scenario::Directions;
 use crate::units::Offset;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// How often a trial's counts are read until they add up. One packet takes some microseconds from hook to hook.
-const READINGS: u32 = 4;
+pub(super) const READINGS: u32 = 4;
+
+/// Where a dropped packet is counted.
+static SETS_OF_DROPS: [&Set; 7] =
+    [&DROPPED_FLOW, &DROPPED_PAIR, &DROPPED_FROM, &DROPPED_TO, &UNREACHABLE_FLOW, &RESET_FLOW, &REFUSED_FLOW];
 
 /// When a change of the faults came into force: after `before`, not later than `after`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,6 +179,23 @@ impl FaultTable {
         Ok(applied)
     }
 
+    /// Cuts more ways of a trial that is cut already; its counts go on.
+    ///
+    /// # Errors
+    /// When the trial is not cut, or an element is there already.
+    pub fn widen(&mut self, trial: TrialId, drop: Directions) -> Result<Applied, FaultError> {
+        let installed = self.trials.get(&trial).ok_or(FaultError::NotCut(trial))?;
+        let wider = Cut { drop, ..installed.cut };
+        let all = placed(self.layout, &wider);
+        let more: Vec<_> =
+            all.iter().filter(|p| !installed.placed.contains(p)).map(|p| super::render::add(&wider, p)).collect();
+        let (applied, _) = self.commit("widen the cut of", trial, &more)?;
+        if let Some(installed) = self.trials.get_mut(&trial) {
+            (installed.cut, installed.placed) = (wider, all);
+        }
+        Ok(applied)
+    }
+
     /// Reads every trial's counts: one pass over the sets, however many trials there are.
     ///
     /// # Errors
@@ -199,7 +223,7 @@ impl FaultTable {
     /// When the sets can't be read.
     pub fn dropping(&mut self) -> Result<HashSet<TrialId>, FaultError> {
         let mut hit = HashSet::new();
-        for set in [&DROPPED_FLOW, &DROPPED_HOST, &REFUSED_FLOW] {
+        for set in SETS_OF_DROPS {
             let used = self.trials.values().any(|t| t.present().any(|p| p.element.set == set));
             if used {
                 let read = self.client.elements(set, |reading| {

@@ -29,6 +29,12 @@ pub enum FaultError {
         /// Why not.
         source: NftError,
     },
+    /// The tools of iptables could not be used.
+    #[error("iptables: {0}")]
+    Iptables(#[source] std::io::Error),
+    /// Something that iptables has no means for.
+    #[error("{0} needs nftables; run it without --firewall")]
+    OnlyNftables(&'static str),
     /// The counters of all trials could not be read.
     #[error("read the fault counters: {0}")]
     Counters(#[source] NftError),

@@ -1,8 +1,11 @@
 //! What a run's table consists of: the same for every profile, and more where a middlebox stands in the path.
 
-use super::rules::{CHAINS, CLIENTS, FIREWALL, NAT, REFUSE, REFUSED_FLOW, REJECT, RST_BROKER, RULES, SETS, TRANSLATE};
+use super::rules::{
+    ANSWERS, CHAINS, CLIENTS, FIREWALL, HOST_RULES, HOST_SETS, NAT, REFUSE, REFUSED_FLOW, REJECT, RESET_FLOW,
+    RST_BROKER, RULES, SETS, TRANSLATE, UNREACHABLE_FLOW,
+};
 use crate::host::nft::{Chain, Network, Op, Rule, Set};
-use crate::scenario::Middlebox;
+use crate::scenario::{Fault, Middlebox, Scope};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// What the broker sees of the clients behind a NAT: each has an outer address of its own, and keeps its ports. That is
@@ -14,9 +17,22 @@ pub const NAT_OUTSIDE: Network = Network { address: Ipv4Addr::new(10, 0, 0, 0), 
 pub struct Layout {
     /// The middlebox that all connections go through.
     pub middlebox: Option<Middlebox>,
+    /// Whether a whole host is cut off.
+    pub hosts: bool,
+    /// Whether a cut answers instead of dropping.
+    pub answers: bool,
 }
 
 impl Layout {
+    /// What these faults need. All of a run's faults agree on the middlebox.
+    pub fn of<'f>(faults: impl IntoIterator<Item = &'f Fault>) -> Self {
+        faults.into_iter().fold(Self::default(), |layout, fault| Self {
+            middlebox: layout.middlebox.or(fault.middlebox),
+            hosts: layout.hosts || fault.scope == Scope::Host,
+            answers: layout.answers || fault.injection.rejects(),
+        })
+    }
+
     /// Whether the clients' addresses are translated.
     #[must_use]
     pub fn nat(self) -> bool {
@@ -47,8 +63,14 @@ impl Layout {
     #[must_use]
     pub fn sets(self) -> Vec<&'static Set> {
         let mut sets = SETS.to_vec();
+        if self.hosts {
+            sets.extend(HOST_SETS);
+        }
+        if self.answers {
+            sets.extend([&UNREACHABLE_FLOW, &RESET_FLOW]);
+        }
         sets.extend(self.strict().map(|_| &REFUSED_FLOW));
-        sets.extend(self.nat().then_some(&RST_BROKER));
+        sets.extend((self.nat() || self.answers).then_some(&RST_BROKER));
         sets
     }
 
@@ -65,6 +87,12 @@ impl Layout {
     #[must_use]
     pub fn rules(self) -> Vec<&'static Rule> {
         let mut rules = RULES.to_vec();
+        if self.hosts {
+            rules.extend(HOST_RULES);
+        }
+        if self.answers {
+            rules.extend(ANSWERS);
+        }
         if let Some(middlebox) = self.strict() {
             rules.extend(if middlebox.resets { REJECT } else { REFUSE });
         }
@@ -96,7 +124,8 @@ mod tests {
 
     #[test]
     fn an_address_is_translated_there_and_back() {
-        let behind = Layout { middlebox: Some(Middlebox { nat: true, loose: false, resets: false }) };
+        let behind =
+            Layout { middlebox: Some(Middlebox { nat: true, loose: false, resets: false }), ..Layout::default() };
         let client = SocketAddrV4::new(Ipv4Addr::new(10, 67, 128, 9), 40_001);
         let seen = SocketAddrV4::new(Ipv4Addr::new(10, 3, 128, 9), 40_001);
         assert_eq!((behind.outside(client), behind.inside(seen)), (seen, client));

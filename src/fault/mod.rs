@@ -7,12 +7,18 @@
 
 mod apply;
 mod error;
+mod iptables;
 mod layout;
+mod local;
 mod render;
 mod rules;
+mod table;
 
 pub use apply::{Applied, FaultTable, TrialReading};
 pub use error::FaultError;
+pub use iptables::{IptablesTable, MOST_TRIALS as MOST_TRIALS_OF_IPTABLES, render_iptables};
 pub use layout::{Layout, NAT_OUTSIDE};
-pub use render::{Counted, Cut, Placed, cut_ops, heal_ops, placed, render_text};
+pub use local::LocalCut;
+pub use render::{Counted, Cut, Placed, cut_ops, heal_ops, placed, render_bridge, render_text};
 pub use rules::TABLE;
+pub use table::Table;

@@ -18,6 +18,7 @@ pub const TABLE: &str = "halfopen";
 
 const FLOW: &[Field] = &[Field::SourceAddress, Field::SourcePort, Field::DestinationAddress, Field::DestinationPort];
 const PAIR: &[Field] = &[Field::SourceAddress, Field::DestinationAddress];
+const SOURCE: &[Field] = &[Field::SourceAddress];
 const CLIENT: &[Field] = &[Field::DestinationAddress];
 
 macro_rules! sets {
@@ -28,35 +29,57 @@ macro_rules! sets {
 
 sets! {
     OFFERED_FLOW = "offered_flow" FLOW false;
-    OFFERED_HOST = "offered_host" PAIR false;
+    OFFERED_PAIR = "offered_pair" PAIR false;
     DROPPED_FLOW = "dropped_flow" FLOW true;
-    DROPPED_HOST = "dropped_host" PAIR true;
+    DROPPED_PAIR = "dropped_pair" PAIR true;
     PASSED_FLOW = "passed_flow" FLOW false;
-    PASSED_HOST = "passed_host" PAIR false;
+    PASSED_PAIR = "passed_pair" PAIR false;
     RST_FLOW = "rst_flow" FLOW false;
-    RST_HOST = "rst_host" PAIR false;
+    RST_PAIR = "rst_pair" PAIR false;
     FIN_FLOW = "fin_flow" FLOW false;
-    FIN_HOST = "fin_host" PAIR false;
+    FIN_PAIR = "fin_pair" PAIR false;
     ICMP_CLIENT = "icmp_client" CLIENT false;
 }
 
 /// What every table has, in the order in which it is created.
 pub(super) static SETS: &[&Set] = &[
     &OFFERED_FLOW,
-    &OFFERED_HOST,
+    &OFFERED_PAIR,
     &DROPPED_FLOW,
-    &DROPPED_HOST,
+    &DROPPED_PAIR,
     &PASSED_FLOW,
-    &PASSED_HOST,
+    &PASSED_PAIR,
     &RST_FLOW,
-    &RST_HOST,
+    &RST_PAIR,
     &FIN_FLOW,
-    &FIN_HOST,
+    &FIN_PAIR,
     &ICMP_CLIENT,
 ];
 
 sets! {
-    // Of a middlebox: what it refused, and what it told the broker itself.
+    // Of a client's whole host: what comes from its address, and what goes there.
+    OFFERED_FROM = "offered_from" SOURCE false;
+    OFFERED_TO = "offered_to" CLIENT false;
+    DROPPED_FROM = "dropped_from" SOURCE true;
+    DROPPED_TO = "dropped_to" CLIENT true;
+    PASSED_FROM = "passed_from" SOURCE false;
+    PASSED_TO = "passed_to" CLIENT false;
+    RST_TO = "rst_to" CLIENT false;
+    FIN_TO = "fin_to" CLIENT false;
+}
+
+/// What a table has beside that where a whole host is cut off.
+pub(super) static HOST_SETS: &[&Set] =
+    &[&OFFERED_FROM, &OFFERED_TO, &DROPPED_FROM, &DROPPED_TO, &PASSED_FROM, &PASSED_TO, &RST_TO, &FIN_TO];
+
+sets! {
+    // Of a cut that answers instead of dropping.
+    UNREACHABLE_FLOW = "unreachable_flow" FLOW false;
+    RESET_FLOW = "reset_flow" FLOW false;
+}
+
+sets! {
+    // Of a middlebox: what it refused, and what it told the broker itself (a cut that answers does that, too).
     REFUSED_FLOW = "refused_flow" FLOW false;
     RST_BROKER = "rst_broker" FLOW false;
 }
@@ -90,16 +113,35 @@ rules! {
     /// What every table has, in order of evaluation within each chain.
     RULES {
     OFFERED: [Statement::Lookup(&OFFERED_FLOW)];
-    OFFERED: [Statement::Lookup(&OFFERED_HOST)];
+    OFFERED: [Statement::Lookup(&OFFERED_PAIR)];
     CUT: [Statement::Lookup(&DROPPED_FLOW), Statement::Drop];
-    CUT: [Statement::Lookup(&DROPPED_HOST), Statement::Drop];
+    CUT: [Statement::Lookup(&DROPPED_PAIR), Statement::Drop];
     PASSED: [Statement::Lookup(&PASSED_FLOW)];
-    PASSED: [Statement::Lookup(&PASSED_HOST)];
+    PASSED: [Statement::Lookup(&PASSED_PAIR)];
     PASSED: [Statement::TcpFlag(TcpFlag::Rst), Statement::Lookup(&RST_FLOW)];
-    PASSED: [Statement::TcpFlag(TcpFlag::Rst), Statement::Lookup(&RST_HOST)];
+    PASSED: [Statement::TcpFlag(TcpFlag::Rst), Statement::Lookup(&RST_PAIR)];
     PASSED: [Statement::TcpFlag(TcpFlag::Fin), Statement::Lookup(&FIN_FLOW)];
-    PASSED: [Statement::TcpFlag(TcpFlag::Fin), Statement::Lookup(&FIN_HOST)];
+    PASSED: [Statement::TcpFlag(TcpFlag::Fin), Statement::Lookup(&FIN_PAIR)];
     PASSED: [Statement::Icmp, Statement::Lookup(&ICMP_CLIENT)];
+    }
+
+    /// Where a whole host is cut off.
+    HOST_RULES {
+    OFFERED: [Statement::Lookup(&OFFERED_FROM)];
+    OFFERED: [Statement::Lookup(&OFFERED_TO)];
+    CUT: [Statement::Lookup(&DROPPED_FROM), Statement::Drop];
+    CUT: [Statement::Lookup(&DROPPED_TO), Statement::Drop];
+    PASSED: [Statement::Lookup(&PASSED_FROM)];
+    PASSED: [Statement::Lookup(&PASSED_TO)];
+    PASSED: [Statement::TcpFlag(TcpFlag::Rst), Statement::Lookup(&RST_TO)];
+    PASSED: [Statement::TcpFlag(TcpFlag::Fin), Statement::Lookup(&FIN_TO)];
+    }
+
+    /// Where a cut answers: distorted, and only where that was asked for.
+    ANSWERS {
+    CUT: [Statement::Lookup(&UNREACHABLE_FLOW), Statement::Unreachable];
+    CUT: [Statement::Lookup(&RESET_FLOW), Statement::Reset];
+    PASSED: [Statement::TcpFlag(TcpFlag::Rst), Statement::Lookup(&RST_BROKER)];
     }
 
     /// Of a middlebox that drops what it does not know.

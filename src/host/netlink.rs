@@ -10,6 +10,7 @@ use futures::{StreamExt, TryStreamExt};
 use netlink_packet_core::{
     DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
+use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
 use rtnetlink::packet_route::link::{InfoData, InfoVeth};
 use rtnetlink::packet_route::neighbour::{NeighbourAttribute, NeighbourState};
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteScope, RouteType};
@@ -52,6 +53,27 @@ pub enum Op {
     Up {
         /// The link.
         link: String,
+    },
+    /// Takes a link down: with it go the routes that lead over it.
+    Down {
+        /// The link.
+        link: String,
+    },
+    /// Takes an address away again: with it go the routes that prefer it as their source.
+    NoAddress {
+        /// The link that has it.
+        link: String,
+        /// The address.
+        address: Ipv4Addr,
+        /// Length of its prefix.
+        prefix: u8,
+    },
+    /// Takes the route to a network away again.
+    NoRoute {
+        /// Destination network.
+        to: Ipv4Addr,
+        /// Length of its prefix.
+        prefix: u8,
     },
     /// Gives a link a hardware address.
     Hardware {
@@ -131,6 +153,9 @@ impl fmt::Display for Op {
         match self {
             Self::Veth { name, peer, peer_ns, .. } => write!(f, "link {name} to {peer} in {}", peer_ns.name()),
             Self::Up { link } => write!(f, "link {link} up"),
+            Self::Down { link } => write!(f, "link {link} down"),
+            Self::NoAddress { link, address, prefix } => write!(f, "no address {address}/{prefix} on {link}"),
+            Self::NoRoute { to, prefix } => write!(f, "no route {to}/{prefix}"),
             Self::Hardware { link, .. } => write!(f, "hardware address of {link}"),
             Self::Address { link, address, prefix } => write!(f, "address {address}/{prefix} on {link}"),
             Self::Neighbour { link, address, .. } => write!(f, "neighbour {address} on {link}"),
@@ -324,6 +349,27 @@ async fn one(handle: &Handle, links: &mut HashMap<String, u32>, op: &Op) -> io::
             let index = index_of(handle, links, link).await?;
             let message = LinkMessageBuilder::<LinkUnspec>::new().index(index).up().build();
             handle.link().change(message).execute().await.map_err(plain)
+        }
+        Op::Down { link } => {
+            let index = index_of(handle, links, link).await?;
+            let message = LinkMessageBuilder::<LinkUnspec>::new().index(index).down().build();
+            handle.link().change(message).execute().await.map_err(plain)
+        }
+        Op::NoAddress { link, address, prefix } => {
+            let mut message = AddressMessage::default();
+            message.header.family = AddressFamily::Inet;
+            message.header.prefix_len = *prefix;
+            message.header.index = index_of(handle, links, link).await?;
+            message.attributes = vec![AddressAttribute::Local((*address).into())];
+            handle.address().del(message).execute().await.map_err(plain)
+        }
+        Op::NoRoute { to, prefix } => {
+            // Of any scope (`RT_SCOPE_NOWHERE`), as `ip route del` asks.
+            let route = RouteMessageBuilder::<Ipv4Addr>::new()
+                .destination_prefix(*to, *prefix)
+                .scope(RouteScope::NoWhere)
+                .build();
+            handle.route().del(route).execute().await.map_err(plain)
         }
         Op::Hardware { link, mac } => {
             let index = index_of(handle, links, link).await?;

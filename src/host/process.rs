@@ -64,6 +64,8 @@ pub struct Launch {
     pub own_session: bool,
     /// SIGKILL when the starting process dies.
     pub die_with_parent: bool,
+    /// The user and the group that it becomes; `None` stays who the starting process is.
+    pub user: Option<(u32, u32)>,
     /// What it gets instead of SIGKILL, so that it can still put away what the kernel would not.
     pub parent_death: Signal,
 }
@@ -85,6 +87,7 @@ impl Launch {
             nofile: None,
             own_session: true,
             die_with_parent: true,
+            user: None,
             parent_death: Signal::SIGKILL,
         }
     }
@@ -122,6 +125,9 @@ impl Launch {
         command.envs(self.env.iter().map(|(k, v)| (k, v)));
         if let Some(cwd) = &self.cwd {
             command.current_dir(cwd);
+        }
+        if let Some((user, group)) = self.user {
+            command.uid(user).gid(group);
         }
         command.stdin(self.stdin.open()?).stdout(self.stdout.open()?).stderr(self.stderr.open()?);
         let parent = getpid();

@@ -80,6 +80,29 @@ impl Broker {
         Ok(())
     }
 
+    /// What waits until it answers after a restart.
+    #[must_use]
+    pub fn waiter(&self) -> Waiter {
+        let Self { kind, port, user, password, .. } = self;
+        let (kind, port, user, password) = (*kind, *port, user.clone(), password.clone());
+        let ns = self.launch.as_ref().and_then(|launch| launch.netns.clone());
+        Waiter::new(kind.to_string(), move |within| {
+            let attempt = || {
+                let mut stream = TcpStream::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+                stream.set_read_timeout(Some(within))?;
+                stream.set_write_timeout(Some(within))?;
+                match kind {
+                    BrokerKind::Rabbitmq => super::amqp::log_in(&mut stream, &user, &password),
+                    _ => super::redis::log_in(&mut stream, &password),
+                }
+            };
+            match &ns {
+                Some(ns) => ns.run(attempt),
+                None => attempt(),
+            }
+        })
+    }
+
     /// Its memory alarm, where it has one.
     #[must_use]
     pub fn alarm(&self) -> Option<Alarm> {
@@ -121,6 +144,39 @@ impl Broker {
         }
         note("remove its files", std::fs::remove_dir_all(&self.dir));
         errors
+    }
+}
+
+/// One attempt to log in, whose answers may take so long.
+type Attempt = Box<dyn Fn(Duration) -> io::Result<()> + Send>;
+
+/// Waits until a server that was started again answers.
+pub struct Waiter {
+    what: String,
+    attempt: Attempt,
+}
+
+impl Waiter {
+    pub(super) fn new(what: String, attempt: impl Fn(Duration) -> io::Result<()> + Send + 'static) -> Self {
+        Self { what, attempt: Box::new(attempt) }
+    }
+
+    /// Blocks until it lets somebody in.
+    ///
+    /// # Errors
+    /// In words, when it has not within two minutes.
+    pub fn wait(&self, clock: Clock) -> Result<(), String> {
+        let started = clock.now();
+        loop {
+            let took = clock.now().since(started);
+            match (self.attempt)(ANSWER.after(took)) {
+                Ok(()) => return Ok(()),
+                Err(error) if took > READY_WITHIN => {
+                    return Err(format!("{} did not answer within {} s ({error})", self.what, READY_WITHIN.as_secs()));
+                }
+                Err(_) => std::thread::sleep(PACE.after(took)),
+            }
+        }
     }
 }
 

@@ -78,6 +78,12 @@ pub enum LabError {
         /// The links besides the loopback.
         links: String,
     },
+    /// The certificates of the brokers could not be made.
+    #[error("can't make the brokers' certificates: {source}")]
+    Certificates {
+        /// Why.
+        source: io::Error,
+    },
     /// A namespace, link or route could not be made.
     #[error("can't build the lab's network: {0}")]
     Network(io::Error),

@@ -15,6 +15,7 @@
 mod alarm;
 mod amqp;
 mod broker;
+mod certificates;
 mod code_path;
 pub mod docker;
 mod error;
@@ -27,9 +28,10 @@ mod running;
 pub mod vm;
 
 pub use alarm::Alarm;
-pub use broker::{Broker, Patience};
+pub use broker::{Broker, Patience, Waiter};
+pub use certificates::{Certificates, MAX_NAMES};
 pub use error::LabError;
-pub use netns::{ADMIN, ArmNet, BoxNet, PRODUCER, RouterNs, STANDBY, TO_SERVERS};
+pub use netns::{ADMIN, ArmNet, BoxNet, MAX_OWN_LINKS, PRODUCER, RouterNs, STANDBY, TO_SERVERS, own_link_of};
 pub use postgres::Postgres;
 pub use running::{Running, Seat, Status};
 
@@ -39,7 +41,9 @@ use crate::host::process::{Launch, Stream};
 use crate::host::programs::Program;
 use crate::host::secret::password;
 use crate::scenario::{BrokerKind, BrokerSettings};
+use crate::units::TrialId;
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 /// The most arms: second octets 64 to 127 are clients, 128 to 191 are servers.
@@ -65,8 +69,10 @@ pub struct LabSpec<'a> {
     pub router: RouterNs,
     /// Whether the trials' server addresses belong to a namespace for proxies; the brokers are behind it.
     pub proxied: bool,
-    /// Whether a fault needs what only namespaces have: a router of the run's own, brokers that are its children.
+    /// Whether a fault needs what only namespaces have: brokers that are the harness' own children.
     pub namespaces_only: bool,
+    /// With containers: whether one of them is the router between the others, as the namespaces lab always has one.
+    pub routed: bool,
     /// Whether there is a second host with the same brokers, for the servers' addresses to move to.
     pub standby: bool,
     /// The middlebox that the router is.
@@ -77,7 +83,14 @@ pub struct LabSpec<'a> {
     pub databases: u32,
     /// Whether the tasks are in a PostgreSQL.
     pub database: bool,
+    /// The addresses at which clients find a broker whose listener has a certificate; empty: no broker has such a listener.
+    pub tls: Vec<Ipv4Addr>,
+    /// Whether clients ask a name server, at [`ADMIN`].
+    pub names: bool,
 }
+
+/// The zone of the names of the trials' brokers.
+pub const ZONE: &str = "halfopen.test";
 
 /// A lab that stands: every broker answered a login.
 #[derive(Debug)]
@@ -100,6 +113,8 @@ pub struct Lab {
     pub brokers: Vec<Broker>,
     /// The database of the task store, where one was asked for.
     pub database: Option<Postgres>,
+    /// The brokers' certificates, where some clients ask for them.
+    pub certificates: Option<Certificates>,
     links: links::Links,
     /// What holds the hosts.
     place: Place,
@@ -112,6 +127,8 @@ enum Place {
     Namespaces,
     /// Containers on a docker network.
     Docker(docker::Containers),
+    /// Containers of other people's services.
+    Attached(docker::Attached),
 }
 
 impl Lab {
@@ -124,14 +141,17 @@ impl Lab {
     pub fn build(spec: &LabSpec<'_>, patience: &Patience) -> Result<Self, LabError> {
         let programs = Programs::locate(&spec.brokers.kinds)?;
         netns::validate(&spec.arms)?;
+        let certificates = certificates(spec)?;
         let network = netns::build(spec, patience.clock)?;
         let mut sites = Vec::new();
         for kind in spec.brokers.kinds.iter().copied().filter(|kind| *kind != BrokerKind::None) {
             let password = password().map_err(|source| LabError::Io { kind, what: "make a password", source })?;
+            let tls = certificates.as_ref();
             let dir = spec.work_dir.join(kind.name());
-            sites.push(Site { kind, ns: &network.server, dir, password: password.clone() });
+            sites.push(Site { kind, ns: &network.server, dir, password: password.clone(), tls });
             if let Some(ns) = &network.standby {
-                sites.push(Site { kind, ns, dir: spec.work_dir.join("standby").join(kind.name()), password });
+                let dir = spec.work_dir.join("standby").join(kind.name());
+                sites.push(Site { kind, ns, dir, password, tls });
             }
         }
         let started = &|site: &Site<'_>| match site.kind {
@@ -161,7 +181,20 @@ impl Lab {
         drop(sites);
         let netns::Network { router, server, producer, proxy, standby, clients, links } = network;
         let place = Place::Namespaces;
-        Ok(Self { router, server, producer, proxy, standby, standby_brokers, clients, brokers, database, links, place })
+        Ok(Self {
+            router,
+            server,
+            producer,
+            proxy,
+            standby,
+            standby_brokers,
+            clients,
+            brokers,
+            database,
+            certificates,
+            links,
+            place,
+        })
     }
 
     /// Which packets pass between the hosts in the namespace [`Self::router`], and the name of the table for the cut where
@@ -170,7 +203,8 @@ impl Lab {
     pub fn path(&self) -> (Family, Option<String>) {
         match &self.place {
             Place::Namespaces => (Family::Ip, None),
-            Place::Docker(containers) => (containers.family(), Some(containers.table())),
+            Place::Docker(containers) => containers.path(),
+            Place::Attached(attached) => attached.path(),
         }
     }
 
@@ -195,11 +229,40 @@ impl Lab {
             }
             _ => {
                 let mut launch = Launch::new("/proc/self/exe").args(argv.iter().cloned());
-                launch.netns = Some(host.clone());
+                // Nobody goes into a container that was there before.
+                launch.netns = Some(host.clone()).filter(|_| !matches!(self.place, Place::Attached(_)));
                 (launch.stdin, launch.stdout, launch.stderr) = (Stream::Pipe, Stream::Pipe, Stream::Inherit);
                 launch.nofile = Some(nofile);
                 launch.spawn().map(Running::Own)
             }
+        }
+    }
+
+    /// The containers of other people's services, where the lab is made of them.
+    #[must_use]
+    fn attached(&self) -> Option<&docker::Attached> {
+        match &self.place {
+            Place::Attached(attached) => Some(attached),
+            Place::Namespaces | Place::Docker(_) => None,
+        }
+    }
+
+    /// The connections to the broker that were there before the run, of a trial whose subject was.
+    #[must_use]
+    pub fn connections(&self, trial: TrialId) -> Vec<docker::Ends> {
+        self.attached().map(|attached| attached.connections(trial)).unwrap_or_default()
+    }
+
+    /// The process of a trial whose subject was there before the run.
+    #[must_use]
+    pub fn attached_pid(&self, trial: TrialId) -> Option<u32> {
+        self.attached()?.pid(trial)
+    }
+
+    /// Hands over what a trial's container writes from now on, where it was there before the run.
+    pub fn follow(&self, trial: TrialId, each: impl FnMut(&[u8]) + Send + 'static) {
+        if let Some(attached) = self.attached() {
+            attached.follow(trial, each);
         }
     }
 
@@ -230,6 +293,15 @@ impl Lab {
     }
 }
 
+/// The certificates, where anybody asks for them.
+fn certificates(spec: &LabSpec<'_>) -> Result<Option<Certificates>, LabError> {
+    if spec.tls.is_empty() {
+        return Ok(None);
+    }
+    let made = Certificates::make(&spec.work_dir, &spec.tls, ZONE);
+    made.map(Some).map_err(|source| LabError::Certificates { source })
+}
+
 /// Where a broker of the run is.
 struct Site<'a> {
     kind: BrokerKind,
@@ -238,6 +310,8 @@ struct Site<'a> {
     dir: PathBuf,
     /// Of the run's own login there.
     password: String,
+    /// What it shows to clients that ask for it.
+    tls: Option<&'a Certificates>,
 }
 
 /// The programs that a lab needs, found beforehand.

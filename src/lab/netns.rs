@@ -37,6 +37,20 @@ pub struct ArmNet {
     pub link: Option<Link>,
     /// Client and server address of each of its trials.
     pub pairs: Vec<(Ipv4Addr, Ipv4Addr)>,
+    /// Those among them that reach their server over a link of their own, which can be taken down without harm to others.
+    pub own_links: Vec<(Ipv4Addr, Ipv4Addr)>,
+    /// Clients whose address is a real one on the loopback, which can be taken away.
+    pub own_addresses: Vec<Ipv4Addr>,
+}
+
+/// The most trials of a run with links of their own: 10.(242+n/250).(n%250).0/30 each.
+pub const MAX_OWN_LINKS: usize = 1_000;
+
+/// The client's end of the link of its own.
+#[must_use]
+pub fn own_link_of(client: Ipv4Addr) -> String {
+    let [_, arm, third, last] = client.octets();
+    format!("own{arm}-{third}-{last}")
 }
 
 /// What the network has to know of a middlebox: its tracking is the router's own.
@@ -182,18 +196,22 @@ pub(super) fn build(spec: &LabSpec<'_>, clock: Clock) -> Result<Network, LabErro
     let proxy = spec.proxied.then(|| create("proxy")).transpose()?;
     let standby = spec.standby.then(|| create("standby")).transpose()?;
     let clients = spec.arms.iter().map(|arm| create(&arm.name)).collect::<Result<Vec<_>, _>>()?;
+    join(spec, Network { router, server, producer, proxy, standby, clients, links: Links::default() }, clock)
+}
 
+/// Joins namespaces that hold nothing but a loopback: links, addresses, routes, sysctls, and the arms' links.
+pub(super) fn join(spec: &LabSpec<'_>, mut network: Network, clock: Clock) -> Result<Network, LabError> {
+    let Network { router, clients, .. } = &network;
     let mut ops = base_ops();
     ops.push(sysctl("ipv4.ip_forward", 1));
-    apply(&router, &ops).map_err(LabError::Network)?;
+    apply(router, &ops).map_err(LabError::Network)?;
     if let Some(middlebox) = &spec.middlebox {
-        track(middlebox, &router)?;
+        track(middlebox, router)?;
     }
     for (ns, arm) in clients.iter().zip(&spec.arms) {
         apply(ns, &base_ops()).map_err(LabError::Network)?;
         set_sysctls(ns, arm)?;
     }
-    let mut network = Network { router, server, producer, proxy, standby, clients, links: Links::default() };
     wire(spec, &network).map_err(LabError::Network)?;
     network.links = links::shape(&spec.arms, &network.router, &network.server, clock)?;
     Ok(network)
@@ -320,9 +338,43 @@ fn wire(spec: &LabSpec<'_>, network: &Network) -> std::io::Result<()> {
         ops.push(route((clients_of(k), 16), leaf.address));
         apply(router, &ops)?;
         let mut ops = leaf.own_ops();
-        ops.push(Op::Local { to: clients_of(k), prefix: 16 });
+        ops.extend(addresses(k, arm));
         let via = leaf.gateway();
-        ops.extend(arm.pairs.iter().map(|(c, s)| Op::Route { to: *s, prefix: 32, via, source: Some(*c) }));
+        let shared = arm.pairs.iter().filter(|pair| !arm.own_links.contains(pair));
+        ops.extend(shared.map(|(c, s)| Op::Route { to: *s, prefix: 32, via, source: Some(*c) }));
+        ops.extend(spec.names.then(|| route((ADMIN, 32), via)));
+        apply(ns, &ops)?;
+    }
+    own_links(spec, network)
+}
+
+/// The clients' addresses of an arm: its whole network, or one by one where some are to be taken away.
+fn addresses(k: usize, arm: &ArmNet) -> Vec<Op> {
+    if arm.own_addresses.is_empty() {
+        return vec![Op::Local { to: clients_of(k), prefix: 16 }];
+    }
+    let one = |(client, _): &(Ipv4Addr, Ipv4Addr)| match arm.own_addresses.contains(client) {
+        true => Op::Address { link: "lo".into(), address: *client, prefix: 32 },
+        false => Op::Local { to: *client, prefix: 32 },
+    };
+    arm.pairs.iter().map(one).collect()
+}
+
+/// A link and a way of its own for each trial that asks for one.
+fn own_links(spec: &LabSpec<'_>, network: &Network) -> std::io::Result<()> {
+    let arms = network.clients.iter().zip(&spec.arms);
+    let all = arms.flat_map(|(ns, arm)| arm.own_links.iter().map(move |pair| (ns, *pair)));
+    for (n, (ns, (client, server))) in all.take(MAX_OWN_LINKS).enumerate() {
+        // Below 1,000: the octets fit.
+        let (group, number) = ((n / 250) as u8, (n % 250) as u8);
+        let address = Ipv4Addr::new(10, 242 + group, number, 2);
+        let leaf =
+            Leaf { ns, link: format!("to{n}"), own_link: own_link_of(client), address, number, group: 2 + group };
+        let mut ops = leaf.router_ops();
+        ops.push(Op::Route { to: client, prefix: 32, via: address, source: None });
+        apply(&network.router, &ops)?;
+        let mut ops = leaf.own_ops();
+        ops.push(Op::Route { to: server, prefix: 32, via: leaf.gateway(), source: Some(client) });
         apply(ns, &ops)?;
     }
     Ok(())

@@ -3,7 +3,7 @@
 //! PostgreSQL refuses to run as root. Where there are other users it becomes *nobody* (`setpriv`); in a user namespace that
 //! has root alone it gets one of its own inside, in which the same user has another number (`unshare`).
 
-use super::broker::Patience;
+use super::broker::{Patience, Waiter};
 use super::{LabError, LabSpec};
 use crate::host::process::{Launch, Process, Stream};
 use crate::host::programs::Program;
@@ -35,10 +35,28 @@ pub struct Postgres {
     /// Its version, where it tells.
     pub version: Option<String>,
     process: Process,
+    launch: Launch,
     dir: PathBuf,
 }
 
 impl Postgres {
+    /// The process that all of its others descend from.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Kills its process, where that still runs, and starts it again on the same files; returns what waits until it answers.
+    ///
+    /// # Errors
+    /// When the old one does not go or the new one can't be started.
+    pub fn restart(&mut self) -> io::Result<Waiter> {
+        self.process.kill()?;
+        self.process = self.launch.clone().spawn()?;
+        let sockets = self.sockets.clone();
+        Ok(Waiter::new("PostgreSQL".to_string(), move |_| log_in(&sockets)))
+    }
+
     /// Makes its files, starts it and waits until it lets the superuser in.
     pub(super) fn start(spec: &LabSpec<'_>, patience: &Patience) -> Result<Self, LabError> {
         let missing = || LabError::NoProgram { program: Program::Postgres.name(), mend: Program::Postgres.mend() };
@@ -85,7 +103,8 @@ impl Postgres {
         let mut args: Vec<&str> = settings.iter().flat_map(|setting| ["-c", setting]).collect();
         let folder = dir.display().to_string();
         args.extend(["-k", &folder]);
-        let mut process = launch(&postgres, &args).spawn().map_err(failed("start it"))?;
+        let launch = launch(&postgres, &args);
+        let mut process = launch.clone().spawn().map_err(failed("start it"))?;
         let started = patience.clock.now();
         while let Err(error) = log_in(&dir) {
             let took = patience.clock.now().since(started);
@@ -99,7 +118,7 @@ impl Postgres {
                 return Err(words("start it", &format!("it did not answer ({error})")));
             }
         }
-        Ok(Self { sockets: dir.clone(), version: Program::Postgres.version(&postgres), process, dir })
+        Ok(Self { sockets: dir.clone(), version: Program::Postgres.version(&postgres), process, launch, dir })
     }
 
     pub(super) fn close(mut self) -> Vec<LabError> {

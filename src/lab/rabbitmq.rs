@@ -3,7 +3,7 @@
 use super::broker::{Broker, Patience, wait_ready};
 use super::code_path::CodePath;
 use super::running::Running;
-use super::{LabError, LabSpec, Programs, Site, amqp};
+use super::{Certificates, LabError, LabSpec, Programs, Site, amqp};
 use crate::host::netns::NetNs;
 use crate::host::process::{Launch, Stream};
 use crate::host::programs::Program;
@@ -44,9 +44,9 @@ pub(super) fn start(
         });
     };
     let io = |what: &'static str| move |source: io::Error| LabError::Io { kind: KIND, what, source };
-    let Site { ns: server, dir, password, .. } = site;
+    let Site { ns: server, dir, password, tls, .. } = site;
     let files = Files::new(dir.clone(), CodePath::find(program, PATH));
-    files.write(spec.brokers, &spec.vhosts, password).map_err(io("write its files"))?;
+    files.write(spec.brokers, &spec.vhosts, password, *tls).map_err(io("write its files"))?;
     // Before it and as a child of our own: the one that Erlang would start detaches and outlives the broker.
     let epmd = start_epmd(epmd, &spec.run_id, &files, server, patience)?;
     let mut launch = Launch::new(program);
@@ -122,11 +122,18 @@ impl Files {
         self.dir.join("output")
     }
 
-    fn write(&self, settings: &BrokerSettings, vhosts: &[String], password: &str) -> io::Result<()> {
+    fn write(
+        &self,
+        settings: &BrokerSettings,
+        vhosts: &[String],
+        password: &str,
+        tls: Option<&Certificates>,
+    ) -> io::Result<()> {
         for dir in ["", "home", "log", "mnesia", "config"] {
             fs::create_dir_all(self.dir.join(dir))?;
         }
         let mut configured = configuration(settings, password);
+        configured.extend(tls.map(listener));
         if !vhosts.is_empty() {
             let path = self.dir.join("definitions.json");
             fs::write(&path, definitions(vhosts, password))?;
@@ -234,6 +241,18 @@ pub(super) fn configuration(settings: &BrokerSettings, password: &str) -> String
         lines.push(format!("consumer_timeout = {}", timeout.as_millis()));
     }
     lines.join("\n") + "\n"
+}
+
+/// The lines of `rabbitmq.conf` for a listener that shows a certificate and asks for none.
+fn listener(files: &Certificates) -> String {
+    format!(
+        "listeners.ssl.1 = 0.0.0.0:{}\nssl_options.cacertfile = {}\nssl_options.certfile = {}\nssl_options.keyfile = {}\n\
+         ssl_options.verify = verify_none\nssl_options.fail_if_no_peer_cert = false\n",
+        KIND.tls_port(),
+        files.ca.display(),
+        files.certificate.display(),
+        files.key.display()
+    )
 }
 
 /// Virtual hosts, which it makes as it starts. With definitions it makes no default user, so that one is among them.

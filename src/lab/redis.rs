@@ -2,7 +2,7 @@
 
 use super::broker::{Broker, Patience, wait_ready};
 use super::running::Running;
-use super::{LabError, LabSpec, Programs, Site};
+use super::{Certificates, LabError, LabSpec, Programs, Site};
 use crate::host::process::{Launch, Stream};
 use crate::host::programs::Program;
 use crate::scenario::BrokerKind;
@@ -25,10 +25,14 @@ pub(super) fn start(
         return Err(LabError::NoProgram { program: Program::RedisServer.name(), mend: Program::RedisServer.mend() });
     };
     let io = |what: &'static str| move |source: io::Error| LabError::Io { kind: KIND, what, source };
-    let Site { ns: server, dir, password, .. } = site;
+    let Site { ns: server, dir, password, tls, .. } = site;
     let (config, log, output) = (dir.join("redis.conf"), dir.join("redis.log"), dir.join("output"));
     std::fs::create_dir_all(dir)
-        .and_then(|()| std::fs::write(&config, configuration(dir, &log, password, spec.nofile, spec.databases)))
+        .and_then(|()| {
+            let mut configured = configuration(dir, &log, password, spec.nofile, spec.databases);
+            configured.extend(tls.map(listener));
+            std::fs::write(&config, configured)
+        })
         .map_err(io("write its files"))?;
     let mut launch = Launch::new(program).args([config]);
     launch.env = vec![("TZ".into(), "UTC".into()), ("HALFOPEN_RUN_ID".into(), spec.run_id.clone().into())];
@@ -70,6 +74,17 @@ pub(super) fn configuration(dir: &Path, log: &Path, password: &str, nofile: u64,
         dir.display(),
         log.display(),
         databases.max(DATABASES)
+    )
+}
+
+/// The lines of `redis.conf` for a listener that shows a certificate and asks for none.
+fn listener(files: &Certificates) -> String {
+    format!(
+        "tls-port {}\ntls-cert-file \"{}\"\ntls-key-file \"{}\"\ntls-ca-cert-file \"{}\"\ntls-auth-clients no\n",
+        KIND.tls_port(),
+        files.certificate.display(),
+        files.key.display(),
+        files.ca.display()
     )
 }
 

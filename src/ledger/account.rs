@@ -15,13 +15,15 @@ pub enum Fate {
     Lost,
     /// None of these by the end of the watch: with the broker, on its way, or in a worker's hands.
     Waiting,
+    /// Its consumers rejected it, and it is kept among the dead letters.
+    Refused,
     /// Never confirmed and never seen again: nobody had promised anything.
     Unconfirmed,
 }
 
 impl Fate {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 5] = [Self::Done, Self::Failed, Self::Lost, Self::Waiting, Self::Unconfirmed];
+    pub const ALL: [Self; 6] = [Self::Done, Self::Failed, Self::Lost, Self::Waiting, Self::Refused, Self::Unconfirmed];
 
     /// The word in files.
     #[must_use]
@@ -31,6 +33,7 @@ impl Fate {
             Self::Failed => "failed",
             Self::Lost => "lost",
             Self::Waiting => "waiting",
+            Self::Refused => "refused",
             Self::Unconfirmed => "unconfirmed",
         }
     }
@@ -54,13 +57,15 @@ pub enum AnomalyKind {
     OutOfOrder,
     /// Reapers failed it more than once.
     ReapedTwice,
+    /// It came out of a queue that its routes do not lead to.
+    Misrouted,
     /// The record contradicts itself.
     Contradiction,
 }
 
 impl AnomalyKind {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Lost,
         Self::DuplicatedDelivery,
         Self::DuplicatedEffect,
@@ -68,6 +73,7 @@ impl AnomalyKind {
         Self::Zombie,
         Self::OutOfOrder,
         Self::ReapedTwice,
+        Self::Misrouted,
         Self::Contradiction,
     ];
 
@@ -82,6 +88,7 @@ impl AnomalyKind {
             Self::Zombie => "zombie",
             Self::OutOfOrder => "out_of_order",
             Self::ReapedTwice => "reaped_twice",
+            Self::Misrouted => "misrouted",
             Self::Contradiction => "contradiction",
         }
     }

@@ -101,11 +101,15 @@ impl Checker<'_> {
             let told = if life.reaped.is_empty() { "" } else { "; a reaper failed its task" };
             say(AnomalyKind::Lost, format!("{why}{told}"));
         }
-        if life.deliveries.len() > 1 {
+        if life.deliveries.len() > 1 + life.further_copies + life.retried.len() {
             say(AnomalyKind::DuplicatedDelivery, format!("{} deliveries", life.deliveries.len()));
         }
-        if life.effects.len() > 1 {
-            say(AnomalyKind::DuplicatedEffect, format!("{} effects", life.effects.len()));
+        if life.standing() > 1 + life.further_copies {
+            let back = match life.compensated.len() {
+                0 => String::new(),
+                back => format!(", {back} taken back"),
+            };
+            say(AnomalyKind::DuplicatedEffect, format!("{} effects{back}", life.effects.len()));
         }
         if let Some((reaped, rule)) = falsely_killed(life) {
             say(
@@ -147,10 +151,18 @@ impl Checker<'_> {
 
     /// Why nobody has the message any more; `None` where that is not proven.
     fn lost(&self, message: u64, life: &Life) -> Option<&'static str> {
-        if !life.effects.is_empty() || life.published.is_empty() {
+        if life.standing() > 0 || life.published.is_empty() {
             return None;
         }
         let last = |steps: &[Step]| steps.last().map(|step| step.at);
+        if let Some(refused) = last(&life.refused).filter(|_| life.acked.len() <= life.retried.len()) {
+            let gone = life.dead.is_empty() && self.is_over(refused);
+            return gone.then_some("rejected by its consumer, and kept by nobody");
+        }
+        // Each retry hands it to the broker anew and acknowledges what was before: the last of them is still with somebody.
+        if life.acked.len() <= life.retried.len() && !life.retried.is_empty() {
+            return None;
+        }
         if let Some(acked) = last(&life.acked) {
             // A worker that the task store refuses takes the message out of the queue: its task was failed before.
             let refused = !life.reaped.is_empty() && life.started.is_empty();
@@ -176,7 +188,7 @@ impl Checker<'_> {
 
     /// Who should know of the work that was done and does not.
     fn zombie(&self, life: &Life) -> Option<String> {
-        let effect = *life.effects.first()?;
+        let effect = *life.effects.first().filter(|_| life.standing() > 0)?;
         if let Some((reaped, rule)) = life.reaped.first() {
             return Some(format!("its work was done, and {rule} had it failed at {reaped}"));
         }
@@ -193,7 +205,7 @@ impl Checker<'_> {
 
     fn fate(&self, life: &Life, lost: bool) -> Fate {
         let resolved = if self.works {
-            !life.effects.is_empty()
+            life.standing() > life.further_copies
         } else if !life.reaped.is_empty() {
             // A worker that is refused acknowledges too.
             false
@@ -208,6 +220,7 @@ impl Checker<'_> {
             () if resolved => Fate::Done,
             () if !life.reaped.is_empty() => Fate::Failed,
             () if lost => Fate::Lost,
+            () if !life.dead.is_empty() => Fate::Refused,
             () if !seen && !promised => Fate::Unconfirmed,
             () => Fate::Waiting,
         }
@@ -217,7 +230,7 @@ impl Checker<'_> {
     /// again, may come late; of two at one instant the record does not tell the order.
     fn order(&self, account: &mut Account) {
         let mut by_attempt: BTreeMap<u32, Vec<Arrival>> = BTreeMap::new();
-        for (message, life) in self.record.lives.iter().filter(|(_, l)| l.requeued.is_empty()) {
+        for (message, life) in self.record.lives.iter().filter(|(_, l)| l.requeued.is_empty() && l.retried.is_empty()) {
             let Some(published) = life.published.first() else { continue };
             for delivery in life.deliveries.iter().filter(|d| !d.redelivered) {
                 let list = by_attempt.entry(delivery.step.attempt).or_default();

@@ -54,6 +54,8 @@ pub struct Life {
     pub started: Vec<Step>,
     /// Its work was done: one external effect each.
     pub effects: Vec<Offset>,
+    /// One of them was taken back at the provider.
+    pub compensated: Vec<Offset>,
     /// A task store was told so and took it.
     pub recorded: Vec<Step>,
     /// The consumer acknowledged it, by its own word.
@@ -62,6 +64,14 @@ pub struct Life {
     pub reaped: Vec<(Offset, String)>,
     /// A reaper had it handed to the broker again.
     pub requeued: Vec<Offset>,
+    /// Its work failed and its worker handed it to the broker again.
+    pub retried: Vec<Offset>,
+    /// A consumer rejected it for good.
+    pub refused: Vec<Step>,
+    /// It reached the queue of dead letters.
+    pub dead: Vec<Offset>,
+    /// Queues beside the first that were to have a copy of it.
+    pub further_copies: usize,
 }
 
 impl Life {
@@ -69,6 +79,12 @@ impl Life {
     #[must_use]
     pub fn handed_over(&self) -> Option<Offset> {
         self.published.iter().chain(&self.requeued).max().copied()
+    }
+
+    /// The effects that stand: those that nobody took back.
+    #[must_use]
+    pub fn standing(&self) -> usize {
+        self.effects.len().saturating_sub(self.compensated.len())
     }
 
     fn tidy(&mut self) {
@@ -81,10 +97,14 @@ impl Life {
         sort(&mut self.deliveries);
         sort(&mut self.started);
         sort(&mut self.effects);
+        sort(&mut self.compensated);
         sort(&mut self.recorded);
         sort(&mut self.acked);
         sort(&mut self.reaped);
         sort(&mut self.requeued);
+        sort(&mut self.retried);
+        sort(&mut self.refused);
+        sort(&mut self.dead);
     }
 }
 
@@ -96,7 +116,7 @@ pub struct Record {
     /// The end of the watch; what follows is the harness tidying up and is not in the lives. The last event, where the
     /// record breaks off.
     pub ended: Offset,
-    /// The process of the consumer ended, within the watch.
+    /// When a process of the consumer's ended, within the watch: the last time, where another one came after it.
     pub exited: Option<Offset>,
 }
 
@@ -119,6 +139,13 @@ impl Record {
         }
         record.lives.values_mut().for_each(Life::tidy);
         record
+    }
+
+    /// Says how many queues are to have a copy of each message.
+    pub fn expect_copies(&mut self, of: impl Fn(u64) -> usize) {
+        for (message, life) in &mut self.lives {
+            life.further_copies = of(*message).saturating_sub(1);
+        }
     }
 
     fn of(&mut self, message: u64) -> &mut Life {
@@ -146,11 +173,15 @@ impl Record {
             }
             Kind::Started { attempt, message } => self.of(*message).started.push(Step { at, attempt: *attempt }),
             Kind::Effect { message } => self.of(*message).effects.push(at),
+            Kind::Compensated { message } => self.of(*message).compensated.push(at),
             Kind::Finished { attempt, message } => self.of(*message).recorded.push(Step { at, attempt: *attempt }),
             Kind::Acked { attempt, message } => self.of(*message).acked.push(Step { at, attempt: *attempt }),
             Kind::Reaped { message, rule } => self.of(*message).reaped.push((at, rule.clone())),
             Kind::Requeued { message } => self.of(*message).requeued.push(at),
-            Kind::SubjectExited { .. } => self.exited = Some(self.exited.map_or(at, |known| known.min(at))),
+            Kind::Retried { message, .. } => self.of(*message).retried.push(at),
+            Kind::Refused { attempt, message } => self.of(*message).refused.push(Step { at, attempt: *attempt }),
+            Kind::DeadLettered { message } => self.of(*message).dead.push(at),
+            Kind::SubjectExited { .. } => self.exited = self.exited.max(Some(at)),
             _ => {}
         }
     }

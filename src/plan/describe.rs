@@ -101,6 +101,12 @@ pub fn describe(plan: &Plan) -> Description {
         namespaces.push("reaper".to_string());
         processes.push(match &reaper.liveness {
             None => format!("reaper: fails what was queued for more than {timeout}, looks every {interval}"),
+            Some(rule) if reaper.inside_the_worker => format!(
+                "a reaper in each worker: fails what was pending for {timeout}, processing for {} or by a worker without a sign \
+                 of life for {}; looks every {interval}",
+                print_duration(rule.processing),
+                print_duration(rule.ttl)
+            ),
             Some(rule) => format!(
                 "{} reapers: fail what was pending for {timeout}, processing for {} or by a worker without a sign of life for {}; \
                  look every {interval}",
@@ -110,7 +116,11 @@ pub fn describe(plan: &Plan) -> Description {
             ),
         });
     }
-    processes.push(format!("{} subject processes, one or more an arm", arms.len()));
+    processes.extend(scenario.has_provider().then(|| "provider at which effects are made".to_string()));
+    processes.push(match scenario.has_worker_processes() {
+        true => format!("{} worker processes, one a trial", plan.trials.len()),
+        false => format!("{} subject processes, one or more an arm", arms.len()),
+    });
     let links = || scenario.arms.iter().filter_map(|arm| arm.settings.link);
     // A link to the broker is a pair of its own beside the server's.
     let lines = links().filter(|link| link.to_broker).count();
@@ -175,10 +185,12 @@ fn predictions(plan: &Plan) -> Vec<String> {
 fn fault_line(fault: &crate::scenario::Fault) -> String {
     let scope = match fault.scope {
         Scope::Flow => "this connection only",
+        Scope::Pair => "everything between the client's address and the broker's, reconnects too",
         Scope::Host => "the client's address, reconnects too",
     };
+    let word = if fault.act.is_some_and(Act::starts_again) { "started again" } else { "healed" };
     let mut healed =
-        fault.duration.get().map_or(String::new(), |time| format!(", healed after {}", print_duration(time)));
+        fault.duration.get().map_or(String::new(), |time| format!(", {word} after {}", print_duration(time)));
     if let Some(repeat) = fault.repeat {
         healed.push_str(&format!(", {} times with {} between", repeat.times, print_duration(repeat.pause)));
     }
@@ -186,16 +198,26 @@ fn fault_line(fault: &crate::scenario::Fault) -> String {
         _ if fault.idle.is_some() => {
             format!("after {} of silence", print_duration(fault.idle.unwrap_or_default()))
         }
+        _ if fault.in_handshake() => "in force before the client connects".to_string(),
         (Some(at), _) => format!("at {} after settling", print_duration(at)),
         (None, Some(Trigger::InFlight)) => "on the first delivery after a uniform phase".to_string(),
         (None, Some(Trigger::AfterHeartbeat)) => {
             "on the first segment from the broker after a uniform phase".to_string()
         }
+        (None, Some(Trigger::BeforeEffect)) => "before the effect of the first task after a uniform phase".to_string(),
+        (None, Some(Trigger::AfterEffect)) => {
+            "between the effect of the first task after a uniform phase and its commit".to_string()
+        }
+        (None, Some(Trigger::AfterCommit)) => {
+            "between the commit of the first task after a uniform phase and its acknowledgement".to_string()
+        }
+        (None, Some(Trigger::Reconnect)) => "on the reconnect after a RST at a uniform phase".to_string(),
         (None, None) => "at a uniform phase".to_string(),
     };
     let name = fault.name();
     if let Some(act) = fault.act {
         let whom = match act {
+            _ if act.beside_the_connection() => "for every trial at once",
             _ if act.hits_all() => "every connection at once",
             _ if act.in_proxy() => scope,
             Act::ResetThrice => "each client by itself",

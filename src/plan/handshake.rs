@@ -1,12 +1,17 @@
 //! What differs between kernels before a connection is there: which sysctls exist, and how long a SYN goes unanswered.
 
 use super::model::{LeftOut, Plan, Window};
-use super::predict::{Machine, REACTION};
-use crate::scenario::{Arm, BrokerKind, Scenario, Scope};
+use super::predict::{Forecast, Machine, REACTION};
+use crate::scenario::{Act, Arm, BrokerKind, Fault, Scenario, Settings, SubjectKind};
 use crate::timers::kernel::blocking::poll_timeout;
 use crate::timers::kernel::syn::SynTimer;
-use crate::timers::{KernelVersion, sysctl_since};
+use crate::timers::{KernelVersion, Watcher, sysctl_since};
 use std::time::Duration;
+
+/// glibc's resolver with one name server: two tries of 5 s.
+const RESOLVER: Duration = Duration::from_secs(10);
+/// What it takes beside that: it asks for two types, and waits in whole milliseconds each time.
+const RESOLVER_LATE: Duration = Duration::from_millis(100);
 
 /// Takes the arms out of a scenario whose sysctls this kernel has not, with the gates that look at them, and says why.
 /// An unknown kernel is taken to have them all.
@@ -33,13 +38,61 @@ pub fn leave_out(scenario: &mut Scenario, kernel: Option<KernelVersion>) -> Vec<
 /// Bare TCP only: the broker's clients wait for more than the kernel's handshake.
 pub(super) fn unanswered(plan: &Plan, machine: &Machine) -> Vec<Option<Window>> {
     let scenario = &plan.scenario;
-    if !scenario.faults.iter().any(|fault| fault.scope == Scope::Host && !fault.is_control()) {
+    if !scenario.faults.iter().any(|fault| !fault.scope.lets_reconnect() && !fault.is_control()) {
         return Vec::new();
     }
     scenario.arms.iter().map(|arm| attempt(arm, machine)).collect()
 }
 
-fn attempt(arm: &Arm, machine: &Machine) -> Option<Window> {
+/// How long a client waits for a server that accepts its connection and never says a word: its connect timeout where it
+/// has one that reaches that far, counted from the TCP handshake; else for ever, because the server's kernel acknowledges
+/// what it sends, and answers keepalive.
+///
+/// # Errors
+/// Why the model does not know.
+pub(super) fn unsaid(arm: &Arm, fault: &Fault) -> Result<Forecast, String> {
+    let settings = &arm.settings;
+    if fault.act == Some(Act::WithholdAnswer) {
+        return unanswered_name(settings, fault.duration.get());
+    }
+    match (settings.subject, settings.connect_timeout.get()) {
+        (SubjectKind::Lapin | SubjectKind::AmqpBlocking, Some(limit)) => {
+            let (lo_s, hi_s) = (Some(limit.as_secs_f64() - 0.001), Some((limit + REACTION).as_secs_f64()));
+            Ok(Forecast { window: Window { lo_s, hi_s }, watchers: vec![Watcher::ConnectTimeout] })
+        }
+        (SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::RedisBlocking, None) => {
+            Ok(Forecast { window: Window { lo_s: None, hi_s: None }, watchers: vec![Watcher::None] })
+        }
+        (SubjectKind::RedisBlocking, Some(_)) => {
+            Err("its library waits for the connect timeout once for each of its set-up commands".to_string())
+        }
+        (subject, _) => Err(format!("the model knows no whole {subject} worker: how long it waits is its own matter")),
+    }
+}
+
+/// How long a client waits for the address of its broker. lapin's connect timeout includes that; py-amqp's begins after it,
+/// and the redis client of Rust looks at its own only once it has the address. Else the system's resolver gives up: glibc
+/// after two tries of 5 s (`resolv.conf(5)`, `timeout` and `attempts`).
+fn unanswered_name(settings: &Settings, answer: Option<Duration>) -> Result<Forecast, String> {
+    let limit = settings.connect_timeout.get().filter(|limit| *limit < RESOLVER);
+    let window = |at: Duration, watchers| {
+        let (lo_s, hi_s) = (Some(at.as_secs_f64() - 0.001), Some((at + REACTION + RESOLVER_LATE).as_secs_f64()));
+        Ok(Forecast { window: Window { lo_s, hi_s }, watchers })
+    };
+    match (settings.subject, limit, answer.filter(|late| *late < RESOLVER)) {
+        (SubjectKind::Lapin, Some(limit), late) if late.is_none_or(|late| late > limit) => {
+            window(limit, vec![Watcher::ConnectTimeout])
+        }
+        (SubjectKind::RedisBlocking, Some(limit), Some(late)) if late > limit => {
+            window(late, vec![Watcher::ConnectTimeout])
+        }
+        (_, _, Some(_)) => Err("the answer comes before anybody gives up".to_string()),
+        // The model has no name for the resolver.
+        (_, _, None) => window(RESOLVER, Vec::new()),
+    }
+}
+
+pub(super) fn attempt(arm: &Arm, machine: &Machine) -> Option<Window> {
     let settings = &arm.settings;
     // A lost SYN is repeated all the same, so the link changes nothing of an attempt that is never answered.
     if settings.subject.broker() != BrokerKind::None {

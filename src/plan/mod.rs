@@ -18,5 +18,5 @@ pub use build::{Overrides, PlanError, build};
 pub use describe::{ArmLine, Description, describe};
 pub use handshake::leave_out;
 pub use model::{LeftOut, Outlook, Outlooks, Plan, Trial, Window};
-pub use phase::first_sweep;
+pub use phase::{first_sweep, lives_for};
 pub use predict::{Forecast, Machine, Variant, forecast, predict, scheduler, variants};

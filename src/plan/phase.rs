@@ -1,6 +1,7 @@
 //! The phase of each cut: drawn for each trial alone, from what names the trial.
 
 use crate::scenario::{Arm, BrokerSettings, Fault, Scenario, Settings, SubjectKind, heartbeat_in_force};
+use crate::units::TrialId;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use sha2::{Digest, Sha256};
@@ -49,6 +50,17 @@ pub fn first_sweep(seed: u64, interval: Duration) -> Duration {
     hash.update(b"halfopen sweep 1\0");
     hash.update(seed.to_le_bytes());
     Phases(ChaCha12Rng::from_seed(hash.finalize().into())).draw(0, interval)
+}
+
+/// How long what was killed and started again lives until it is killed for the `time`th time: U(0, at most). Of one trial, or of
+/// what all trials share.
+#[must_use]
+pub fn lives_for(seed: u64, trial: Option<TrialId>, time: u32, at_most: Duration) -> Duration {
+    let mut hash = Sha256::new();
+    hash.update(b"halfopen lives 1\0");
+    hash.update(seed.to_le_bytes());
+    hash.update(trial.map_or(u64::MAX, u64::from).to_le_bytes());
+    Phases(ChaCha12Rng::from_seed(hash.finalize().into())).draw(time, at_most)
 }
 
 /// The phases of one arm under one fault.

@@ -7,7 +7,7 @@
 use super::model::{Plan, Trial, Window};
 use super::outlook::Collected;
 use crate::scenario::{
-    Act, Arm, BrokerKind, Fault, HeartbeatThread, ReaperGeneration, ReaperSettings, Scenario, Scope, SubjectKind,
+    Act, Arm, BrokerKind, Fault, HeartbeatThread, ReaperGeneration, ReaperSettings, Scenario, SubjectKind, Trigger,
 };
 use crate::timers::application::reapers::{Airflow, AirflowGeneration};
 use crate::timers::{
@@ -142,6 +142,13 @@ pub fn predict(plan: &mut Plan, machine: &Machine) {
         // Only a window's age at the cut depends on the drawn phase.
         let phase = if arm.settings.peer_reads { Duration::ZERO } else { trial.phase };
         let answer = known.entry((trial.arm, trial.fault, phase)).or_insert_with(|| {
+            let (arm, fault) = (&plan.scenario.arms[trial.arm], &plan.scenario.faults[trial.fault]);
+            if fault.in_handshake() {
+                return super::handshake::unsaid(arm, fault);
+            }
+            if let Some(known) = reconnect(&plan.scenario, trial, machine) {
+                return known;
+            }
             let variants = variants(&plan.scenario, trial, machine)?;
             let known = heals_too_late(&plan.scenario.faults[trial.fault], forecast(&variants))?;
             outlooks.add(trial.arm, trial.fault, &variants);
@@ -167,6 +174,31 @@ pub fn predict(plan: &mut Plan, machine: &Machine) {
             plan.doubts.push(doubt);
         }
     }
+}
+
+/// What a reconnect into the cut comes to, whose SYN is never answered; `None` for any other trial.
+fn reconnect(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Option<Result<Forecast, String>> {
+    let (arm, fault) = (scenario.arms.get(trial.arm)?, scenario.faults.get(trial.fault)?);
+    if fault.trigger != Some(Trigger::Reconnect) || fault.scope.lets_reconnect() {
+        return None;
+    }
+    let window = super::handshake::attempt(arm, machine);
+    let unknown = || "a broker's client waits for more than the handshake; the model knows the kernel's".to_string();
+    Some(window.ok_or_else(unknown).map(|Window { lo_s, hi_s }| {
+        Forecast {
+            // The client wakes up to the RST before it sends the SYN.
+            window: Window { lo_s, hi_s: hi_s.map(|hi| hi + REACTION.as_secs_f64()) },
+            // Whichever is shorter, and all where that is not sure.
+            watchers: [
+                (arm.settings.connect_timeout != Setting::None).then_some(Watcher::ConnectTimeout),
+                (arm.settings.tcp_user_timeout != Setting::None).then_some(Watcher::UserTimeout),
+                Some(Watcher::SynRetries),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+        }
+    }))
 }
 
 /// The hull of what the model says about each of the cases.
@@ -231,7 +263,7 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
     }
     let mut states = vec![quiet];
     if let Some(keepalive) = arm.settings.keepalive
-        && scenario.settle <= keepalive.idle.mul_f64(1.3)
+        && (scenario.settle <= keepalive.idle.mul_f64(1.3) || fault.trigger == Some(Trigger::Reconnect))
         && states[0].traffic == Traffic::default()
     {
         states.push(Conditions { keepalive_probed: false, ..states[0] });
@@ -259,7 +291,7 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
                 broker: Environment { rto, ..machine.environment(&BTreeMap::new(), round_trip) },
                 fault: timers::Fault {
                     kind: kind(fault),
-                    scope: if fault.scope == Scope::Host { FaultScope::Host } else { FaultScope::Flow },
+                    scope: if fault.scope.lets_reconnect() { FaultScope::Flow } else { FaultScope::Host },
                     duration: None,
                 },
                 conditions: *conditions,
@@ -328,8 +360,14 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
             settings.subject
         ));
     }
+    if !fault.injection.is_faithful() {
+        return Err(format!("{}: the model knows a cut in the path", fault.injection.words()));
+    }
     if fault.act.is_some_and(Act::tells_at_once) {
         return Err("the broker's kernel ends the connection, at once or when it is spoken to".to_string());
+    }
+    if fault.act.is_some_and(|act| act.hits_worker() || act.beside_the_connection()) {
+        return Err("nothing of the connection is wrong: a process is killed or stopped".to_string());
     }
     if let Some(middlebox) = fault.middlebox.filter(|middlebox| !middlebox.silent()) {
         return Err(if middlebox.loose {
@@ -363,7 +401,8 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
         return Err("a PING's reply is waited for from the PING on; the model knows reads that are always outstanding"
             .to_string());
     }
-    if let Some(trigger) = fault.trigger {
+    let bare = settings.subject.broker() == BrokerKind::None;
+    if let Some(trigger) = fault.trigger.filter(|trigger| *trigger != Trigger::Reconnect || !bare) {
         return Err(format!("the cut waits for what the connection does (`{}`)", trigger.name()));
     }
     if settings.sysctl.get("tcp_thin_linear_timeouts").is_some_and(|on| *on != 0) {
@@ -434,7 +473,7 @@ fn settings(scenario: &Scenario, arm: &Arm) -> timers::Settings {
     let consumer_timeout = scenario.broker.consumer_timeout.map_or(stock.peer.consumer_timeout, Setting::After);
     timers::Settings {
         connect_timeout: own.connect_timeout,
-        read_timeout: own.read_timeout,
+        read_timeout: own.read_bound(),
         heartbeat: own.heartbeat,
         broker_heartbeat: scenario.broker.heartbeat.unwrap_or(stock.broker_heartbeat),
         heartbeat_thread: match own.heartbeat_thread {

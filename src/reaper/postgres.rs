@@ -5,13 +5,14 @@
 
 use super::rule::{Action, TIMEOUT};
 use super::{Status, Task, TaskId, TaskStoreError};
-use crate::units::Offset;
+use crate::units::{Offset, TrialId};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, NoTls, Row};
+use tokio_postgres::{Client, Config, NoTls, Row};
 
 /// The lab's superuser, and the database that it comes with.
 const USER: &str = "halfopen";
@@ -22,12 +23,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 type Param<'p> = (&'p (dyn ToSql + Sync), Type);
 
-/// A connection.
+/// Between two attempts to reach a server that is gone.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A connection, opened again when it broke.
 pub(super) struct PostgresStore {
     place: String,
+    config: Config,
     /// Taken when it is dropped.
     runtime: Option<Runtime>,
-    client: Client,
+    client: Cell<Option<Client>>,
 }
 
 impl Drop for PostgresStore {
@@ -52,36 +57,94 @@ impl PostgresStore {
         let failed = |text: String| TaskStoreError::new(&place, "open", text);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| failed(e.to_string()))?;
-        let mut config = tokio_postgres::Config::new();
+        let mut config = Config::new();
         config.host_path(sockets).user(USER).dbname(DATABASE).connect_timeout(PATIENCE);
-        let client = runtime.block_on(async {
-            let (client, connection) = config.connect(NoTls).await.map_err(|e| failed(words(&e)))?;
-            tokio::spawn(connection);
-            Ok(client)
-        })?;
-        Ok(Self { place, runtime: Some(runtime), client })
+        let client = runtime.block_on(connect(&config)).map_err(|e| failed(words(&e)))?;
+        Ok(Self { place, config, runtime: Some(runtime), client: Cell::new(Some(client)) })
     }
 
     /// Makes the table.
     pub fn create(sockets: &Path, schema: &str) -> Result<Self, TaskStoreError> {
         let store = Self::open(sockets)?;
-        store.ask("make the table", store.client.batch_execute(schema))?;
+        store.ask("make the table", async |client| client.batch_execute(schema).await)?;
         Ok(store)
     }
 
+    /// Asks until there is an answer, over a new connection where the old one broke: a server that crashed recovers. What was
+    /// asked may have been done before its answer was lost, so it must be something that may be done again.
     fn ask<T>(
         &self,
         what: &'static str,
-        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+        question: impl AsyncFn(&Client) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, TaskStoreError> {
+        self.ask_again(what, question).map(|(answer, _)| answer)
+    }
+
+    /// As above, and whether it was asked more than once.
+    fn ask_again<T>(
+        &self,
+        what: &'static str,
+        question: impl AsyncFn(&Client) -> Result<T, tokio_postgres::Error>,
+    ) -> Result<(T, bool), TaskStoreError> {
         let failed = |text: String| TaskStoreError::new(&self.place, what, text);
         let Some(runtime) = &self.runtime else { return Err(failed("closed".to_string())) };
-        let answer = runtime.block_on(async { tokio::time::timeout(PATIENCE, answer).await });
-        answer.map_err(|_| failed(format!("no answer within {} s", PATIENCE.as_secs())))?.map_err(|e| failed(words(&e)))
+        let mut last = None;
+        let asking = async {
+            loop {
+                let again = last.is_some();
+                let answer = self.try_once(&question).await;
+                match answer {
+                    Ok(answer) => return Ok((answer, again)),
+                    // The server's own refusal of the statement; one that is starting or ending is no refusal.
+                    Err(error) if error.code().is_some_and(|code| !code.code().starts_with("57P")) => {
+                        return Err(error);
+                    }
+                    Err(error) => last = Some(words(&error)),
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        match runtime.block_on(async { tokio::time::timeout(PATIENCE, asking).await }) {
+            Ok(answer) => answer.map_err(|e| failed(words(&e))),
+            Err(_) => {
+                let why = last.unwrap_or_else(|| "no answer".to_string());
+                Err(failed(format!("{why}, for {} s", PATIENCE.as_secs())))
+            }
+        }
+    }
+
+    async fn try_once<T>(
+        &self,
+        question: &impl AsyncFn(&Client) -> Result<T, tokio_postgres::Error>,
+    ) -> Result<T, tokio_postgres::Error> {
+        // Nobody else asks meanwhile: a store is its owner's alone, and each of its calls blocks.
+        let client = match self.client.take().filter(|client| !client.is_closed()) {
+            Some(client) => client,
+            None => connect(&self.config).await?,
+        };
+        let answer = question(&client).await;
+        self.client.set(Some(client));
+        answer
     }
 
     fn changes(&self, what: &'static str, sql: &str, with: &[Param<'_>]) -> Result<bool, TaskStoreError> {
-        Ok(self.ask(what, self.client.execute_typed(sql, with))? > 0)
+        Ok(self.ask(what, async |client| client.execute_typed(sql, with).await)? > 0)
+    }
+
+    /// A conditional change of one row. Where the answer was lost with the connection, the row itself says whether it had
+    /// been made: it then has the state and the instant that were asked for.
+    fn changes_to(
+        &self,
+        what: &'static str,
+        (id, status, at): (TaskId, Status, Offset),
+        sql: &str,
+        with: &[Param<'_>],
+    ) -> Result<bool, TaskStoreError> {
+        let (changed, again) = self.ask_again(what, async |client| client.execute_typed(sql, with).await)?;
+        if changed > 0 || !again {
+            return Ok(changed > 0);
+        }
+        Ok(self.get(id)?.is_some_and(|row| row.status == status && row.updated_at == at))
     }
 
     pub fn queue(&self, id: TaskId, at: Offset) -> Result<bool, TaskStoreError> {
@@ -94,32 +157,50 @@ impl PostgresStore {
     pub fn begin(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
         let sql = "UPDATE task SET status = 'PROCESSING', worker_id = $2, updated_at = $3 \
                    WHERE id = $1 AND status = 'PENDING'";
-        self.changes("begin", sql, &[(&id.to_string(), Type::TEXT), (&worker, Type::TEXT), (&at.0, Type::INT8)])
+        let to = (id, Status::Processing, at);
+        self.changes_to("begin", to, sql, &[(&id.to_string(), Type::TEXT), (&worker, Type::TEXT), (&at.0, Type::INT8)])
+    }
+
+    pub fn resume(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
+        let sql = "UPDATE task SET worker_id = $2, updated_at = $3 WHERE id = $1 AND status = 'PROCESSING'";
+        self.changes("resume", sql, &[(&id.to_string(), Type::TEXT), (&worker, Type::TEXT), (&at.0, Type::INT8)])
+    }
+
+    pub fn of_trial(&self, trial: TrialId) -> Result<Vec<Task>, TaskStoreError> {
+        let sql =
+            "SELECT id, status, worker_id, error_code, queued_at, updated_at, attempts FROM task WHERE id LIKE $1";
+        let like = format!("{trial}.%");
+        let with: [Param<'_>; 1] = [(&like, Type::TEXT)];
+        let rows = self.ask("look for a trial's tasks", async |client| client.query_typed(sql, &with).await)?;
+        rows.iter().map(|row| self.task(row)).collect()
     }
 
     pub fn finish(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
         let sql = "UPDATE task SET status = 'DONE', updated_at = $3 \
                    WHERE id = $1 AND status = 'PROCESSING' AND worker_id = $2";
-        self.changes("finish", sql, &[(&id.to_string(), Type::TEXT), (&worker, Type::TEXT), (&at.0, Type::INT8)])
+        let to = (id, Status::Done, at);
+        self.changes_to("finish", to, sql, &[(&id.to_string(), Type::TEXT), (&worker, Type::TEXT), (&at.0, Type::INT8)])
     }
 
     pub fn queued_before(&self, cutoff: Offset) -> Result<Vec<Task>, TaskStoreError> {
         let sql = "SELECT id, status, worker_id, error_code, queued_at, updated_at, attempts FROM task \
                    WHERE status = 'PENDING' AND queued_at < $1 ORDER BY queued_at, id";
-        let rows = self.ask("look for old tasks", self.client.query_typed(sql, &[(&cutoff.0, Type::INT8)]))?;
+        let with: [Param<'_>; 1] = [(&cutoff.0, Type::INT8)];
+        let rows = self.ask("look for old tasks", async |client| client.query_typed(sql, &with).await)?;
         rows.iter().map(|row| self.task(row)).collect()
     }
 
     pub fn active(&self) -> Result<Vec<Task>, TaskStoreError> {
         let sql = "SELECT id, status, worker_id, error_code, queued_at, updated_at, attempts FROM task \
                    WHERE status IN ('PENDING', 'PROCESSING') ORDER BY updated_at, id";
-        let rows = self.ask("look for active tasks", self.client.query_typed(sql, &[]))?;
+        let rows = self.ask("look for active tasks", async |client| client.query_typed(sql, &[]).await)?;
         rows.iter().map(|row| self.task(row)).collect()
     }
 
     pub fn fail(&self, seen: &Task, at: Offset) -> Result<bool, TaskStoreError> {
         let sql = "UPDATE task SET status = 'FAILED', error_code = $5, updated_at = $6 \
                    WHERE id = $1 AND status = $2 AND worker_id IS NOT DISTINCT FROM $3 AND updated_at = $4";
+        let to = (seen.id, Status::Failed, at);
         let (id, status) = (seen.id.to_string(), seen.status.name());
         let with: [Param<'_>; 6] = [
             (&id, Type::TEXT),
@@ -129,7 +210,7 @@ impl PostgresStore {
             (&TIMEOUT, Type::TEXT),
             (&at.0, Type::INT8),
         ];
-        self.changes("fail a task", sql, &with)
+        self.changes_to("fail a task", to, sql, &with)
     }
 
     pub fn beat(&self, worker: &str, task: Option<TaskId>, at: Offset) -> Result<(), TaskStoreError> {
@@ -146,20 +227,24 @@ impl PostgresStore {
 
     pub fn beats(&self) -> Result<BTreeMap<String, Offset>, TaskStoreError> {
         let sql = "SELECT worker_id, last_heartbeat_at FROM worker_status";
-        let rows = self.ask("look for signs of life", self.client.query_typed(sql, &[]))?;
+        let rows = self.ask("look for signs of life", async |client| client.query_typed(sql, &[]).await)?;
         Ok(rows.iter().map(|row| (row.get(0), Offset(row.get(1)))).collect())
     }
 
     pub fn get(&self, id: TaskId) -> Result<Option<Task>, TaskStoreError> {
         let sql = "SELECT id, status, worker_id, error_code, queued_at, updated_at, attempts FROM task WHERE id = $1";
-        let rows = self.ask("look for a task", self.client.query_typed(sql, &[(&id.to_string(), Type::TEXT)]))?;
+        let id = id.to_string();
+        let with: [Param<'_>; 1] = [(&id, Type::TEXT)];
+        let rows = self.ask("look for a task", async |client| client.query_typed(sql, &with).await)?;
         rows.first().map(|row| self.task(row)).transpose()
     }
 
     pub fn act(&mut self, actions: &[Action], at: Offset) -> Result<Vec<bool>, TaskStoreError> {
         let place = self.place.clone();
         let failed = |text: String| TaskStoreError::new(&place, "act on old tasks", text);
-        let (Some(runtime), client) = (&self.runtime, &mut self.client) else {
+        // Whose connection broke gets another one first; what was begun over it and not committed is undone.
+        self.ask("act on old tasks", async |client| client.batch_execute("").await)?;
+        let (Some(runtime), Some(client)) = (&self.runtime, self.client.get_mut()) else {
             return Err(failed("closed".to_string()));
         };
         let all = async {
@@ -207,6 +292,12 @@ impl PostgresStore {
             attempts: u32::try_from(attempts).unwrap_or_default(),
         })
     }
+}
+
+async fn connect(config: &Config) -> Result<Client, tokio_postgres::Error> {
+    let (client, connection) = config.connect(NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
 }
 
 /// The server's own words, which the library's first line leaves out.

@@ -1,7 +1,7 @@
 //! The tasks in an embedded SQLite: one file in the run's private tmpfs, opened by every process that works with it.
 
 use super::{Status, Task, TaskId, TaskStoreError};
-use crate::units::Offset;
+use crate::units::{Offset, TrialId};
 use rusqlite::{Connection, OpenFlags, Row, TransactionBehavior, params};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -69,6 +69,18 @@ impl SqliteStore {
     pub fn begin(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
         let sql = "UPDATE task SET status = 'PROCESSING', worker_id = ?2, updated_at = ?3 WHERE id = ?1 AND status = 'PENDING'";
         self.changes("begin", sql, params![id.to_string(), worker, at.0])
+    }
+
+    pub fn resume(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
+        let sql = "UPDATE task SET worker_id = ?2, updated_at = ?3 WHERE id = ?1 AND status = 'PROCESSING'";
+        self.changes("resume", sql, params![id.to_string(), worker, at.0])
+    }
+
+    pub fn of_trial(&self, trial: TrialId) -> Result<Vec<Task>, TaskStoreError> {
+        let sql = format!("SELECT {COLUMNS} FROM task WHERE id LIKE ?1");
+        let like = format!("{trial}.%");
+        let read = || self.db.prepare_cached(&sql)?.query_map([like], task)?.collect::<rusqlite::Result<Vec<_>>>();
+        read().map_err(self.failed("look for a trial's tasks"))
     }
 
     pub fn finish(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {

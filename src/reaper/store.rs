@@ -8,7 +8,7 @@ use super::postgres::PostgresStore;
 use super::rule::Action;
 use super::sqlite::SqliteStore;
 use super::{Task, TaskId};
-use crate::units::Offset;
+use crate::units::{Offset, TrialId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -87,7 +87,7 @@ pub struct TaskStore(Kind);
 #[derive(Debug)]
 enum Kind {
     Sqlite(SqliteStore),
-    Postgres(PostgresStore),
+    Postgres(Box<PostgresStore>),
 }
 
 /// The same call on either.
@@ -108,7 +108,7 @@ impl TaskStore {
     pub fn create(place: &Place) -> Result<Self, TaskStoreError> {
         Ok(Self(match place {
             Place::Sqlite(path) => Kind::Sqlite(SqliteStore::create(path, SCHEMA)?),
-            Place::Postgres(sockets) => Kind::Postgres(PostgresStore::create(sockets, SCHEMA)?),
+            Place::Postgres(sockets) => Kind::Postgres(Box::new(PostgresStore::create(sockets, SCHEMA)?)),
         }))
     }
 
@@ -119,7 +119,7 @@ impl TaskStore {
     pub fn open(place: &Place) -> Result<Self, TaskStoreError> {
         Ok(Self(match place {
             Place::Sqlite(path) => Kind::Sqlite(SqliteStore::open(path)?),
-            Place::Postgres(sockets) => Kind::Postgres(PostgresStore::open(sockets)?),
+            Place::Postgres(sockets) => Kind::Postgres(Box::new(PostgresStore::open(sockets)?)),
         }))
     }
 
@@ -138,6 +138,22 @@ impl TaskStore {
     /// The database's.
     pub fn begin(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
         on!(&self.0, store => store.begin(id, worker, at))
+    }
+
+    /// A worker goes on with what somebody has begun, itself or another. Whether it was being worked on.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn resume(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
+        on!(&self.0, store => store.resume(id, worker, at))
+    }
+
+    /// The tasks of a trial, in no order.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn of_trial(&self, trial: TrialId) -> Result<Vec<Task>, TaskStoreError> {
+        on!(&self.0, store => store.of_trial(trial))
     }
 
     /// A worker is done with what it began. Whether it was still its own.

@@ -4,7 +4,7 @@ use super::rule::{self, Action, QUEUED_TIMEOUT};
 use super::{TaskId, TaskStore, TaskStoreError};
 use crate::host::clock::Clock;
 use crate::scenario::ReaperSettings;
-use crate::units::Offset;
+use crate::units::{Offset, TrialId};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 /// What a sweep did to one task.
@@ -30,37 +30,46 @@ pub struct Sweeper {
     store: TaskStore,
     clock: Clock,
     settings: ReaperSettings,
+    only: Option<TrialId>,
 }
 
 impl Sweeper {
+    /// Looks at the tasks of one trial alone.
+    #[must_use]
+    pub fn only(mut self, trial: Option<TrialId>) -> Self {
+        self.only = trial;
+        self
+    }
+
     /// A sweeper of this store.
     #[must_use]
     pub fn new(store: TaskStore, clock: Clock, settings: ReaperSettings) -> Self {
-        Self { store, clock, settings }
+        Self { store, clock, settings, only: None }
     }
 
     /// Sweeps for the first time at `first`, then each interval after the end of the sweep before, as Airflow's timers
-    /// are armed again *after* the action. Ends when the other end of `until` is dropped.
-    ///
-    /// # Errors
-    /// The store's.
+    /// are armed again *after* the action. Ends when the other end of `until` is dropped. `doubt` hears of a sweep that came to
+    /// nothing: the next one makes up for it.
     pub fn run(
         mut self,
         first: Offset,
         until: &Receiver<()>,
         mut tell: impl FnMut(Offset, Swept),
-    ) -> Result<(), TaskStoreError> {
+        mut doubt: impl FnMut(String),
+    ) {
         let mut next = first;
         loop {
             match until.recv_timeout(next.since(self.clock.now())) {
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
             }
             if self.clock.now() < next {
                 continue;
             }
-            let (done_at, swept) = self.sweep()?;
-            swept.into_iter().for_each(|one| tell(done_at, one));
+            match self.sweep() {
+                Ok((done_at, swept)) => swept.into_iter().for_each(|one| tell(done_at, one)),
+                Err(error) => doubt(format!("a sweep was given up: {error}")),
+            }
             next = self.clock.now() + self.settings.interval;
         }
     }
@@ -68,7 +77,8 @@ impl Sweeper {
     /// One sweep: what it did, and when it was committed.
     fn sweep(&mut self) -> Result<(Offset, Vec<Swept>), TaskStoreError> {
         let now = self.clock.now();
-        let rows = self.store.queued_before(rule::cutoff(&self.settings, now))?;
+        let mut rows = self.store.queued_before(rule::cutoff(&self.settings, now))?;
+        rows.retain(|row| self.only.is_none_or(|trial| row.id.trial == trial));
         let actions = rule::decide(&rows, now, &self.settings);
         if actions.is_empty() {
             return Ok((now, Vec::new()));
@@ -110,17 +120,17 @@ mod tests {
             store: TaskStoreKind::Sqlite,
             liveness: None,
             reapers: 1,
+            inside_the_worker: false,
         };
         let (end, until) = channel();
         let mut end = Some(end);
         let mut told = Vec::new();
         let first = clock.now() + ms(5);
-        Sweeper::new(store, clock, settings)
-            .run(first, &until, |at, swept| {
-                told.push((at, swept));
-                end = None;
-            })
-            .unwrap();
+        let heard = |at: Offset, swept: Swept| {
+            told.push((at, swept));
+            end = None;
+        };
+        Sweeper::new(store, clock, settings).run(first, &until, heard, |doubt| panic!("{doubt}"));
         let [(at, swept)] = &told[..] else { panic!("{told:?}") };
         assert_eq!(*swept, Swept::Failed { id: id(0), rule: QUEUED_TIMEOUT });
         assert!(*at > Offset::ZERO + ms(40), "{at}");

@@ -5,7 +5,7 @@ use super::rule::liveness::{Limits, Stage, Worker, judge};
 use super::{Place, Status, Swept, Task, TaskStore, TaskStoreError};
 use crate::host::clock::Clock;
 use crate::scenario::{LivenessRule, LivenessStore, ReaperSettings};
-use crate::units::Offset;
+use crate::units::{Offset, TrialId};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
@@ -17,9 +17,17 @@ pub struct Watch {
     settings: ReaperSettings,
     rule: LivenessRule,
     redis: Option<Address>,
+    only: Option<TrialId>,
 }
 
 impl Watch {
+    /// Looks at the tasks of one trial alone.
+    #[must_use]
+    pub fn only(mut self, trial: Option<TrialId>) -> Self {
+        self.only = trial;
+        self
+    }
+
     /// A reaper of the store at this place. `redis` is the address of the keys, as a URL.
     ///
     /// # Errors
@@ -31,31 +39,31 @@ impl Watch {
         rule: LivenessRule,
         redis: Option<String>,
     ) -> Result<Self, TaskStoreError> {
-        Ok(Self { store: TaskStore::open(place)?, clock, settings, rule, redis: redis.map(Address::Plain) })
+        Ok(Self { store: TaskStore::open(place)?, clock, settings, rule, redis: redis.map(Address::Plain), only: None })
     }
 
     /// Sweeps at `first` and at every interval after it, as a clock strikes: a long sweep does not shift the next. Ends when the
-    /// other end of `until` is dropped. `doubt` hears what could not be known.
-    ///
-    /// # Errors
-    /// The store's.
+    /// other end of `until` is dropped. `doubt` hears what could not be known, and of a sweep that came to nothing: the next
+    /// one makes up for it.
     pub fn run(
         mut self,
         first: Offset,
         until: &Receiver<()>,
         mut tell: impl FnMut(Offset, Swept),
         mut doubt: impl FnMut(String),
-    ) -> Result<(), TaskStoreError> {
+    ) {
         let mut next = first;
         loop {
             match until.recv_timeout(next.since(self.clock.now())) {
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
             }
             if self.clock.now() < next {
                 continue;
             }
-            self.sweep(&mut tell, &mut doubt)?;
+            if let Err(error) = self.sweep(&mut tell, &mut doubt) {
+                doubt(format!("a sweep was given up: {error}"));
+            }
             while next <= self.clock.now() {
                 next = next + self.settings.interval;
             }
@@ -67,7 +75,8 @@ impl Watch {
         tell: &mut impl FnMut(Offset, Swept),
         doubt: &mut impl FnMut(String),
     ) -> Result<(), TaskStoreError> {
-        let rows = self.store.active()?;
+        let mut rows = self.store.active()?;
+        rows.retain(|row| self.only.is_none_or(|trial| row.id.trial == trial));
         let workers = self.workers(&rows, doubt)?;
         // After the look at the workers, which takes time: an age is never older than what is known of its worker.
         let now = self.clock.now();
@@ -78,7 +87,10 @@ impl Watch {
                 None => Worker::Unnamed,
                 Some(name) => workers.get(name).copied().unwrap_or(Worker::Unknown),
             };
-            let Some(why) = judge(stage, worker, now.since(row.updated_at), &limits) else { continue };
+            let age = now.since(row.updated_at);
+            // A task that has just begun may be quicker than its worker's first sign of life.
+            let worker = if worker == Worker::Gone && age < self.rule.grace { Worker::Alive } else { worker };
+            let Some(why) = judge(stage, worker, age, &limits) else { continue };
             if self.store.fail(row, self.clock.now())? {
                 tell(self.clock.now(), Swept::Failed { id: row.id, rule: why.name() });
             }
@@ -139,7 +151,13 @@ mod tests {
         }
         // Its heart beats on in the test's future: it is alive whatever the machine does meanwhile.
         store.beat("well", None, clock.now() + Duration::from_secs(3600)).unwrap();
-        let rule = LivenessRule { store: LivenessStore::Table, period: ms(10), ttl: ms(30), processing: ms(400) };
+        let rule = LivenessRule {
+            store: LivenessStore::Table,
+            period: ms(10),
+            ttl: ms(30),
+            processing: ms(400),
+            grace: Duration::ZERO,
+        };
         let settings = ReaperSettings {
             timeout: ms(200),
             interval: ms(20),
@@ -147,6 +165,7 @@ mod tests {
             store: TaskStoreKind::Sqlite,
             liveness: Some(rule.clone()),
             reapers: 1,
+            inside_the_worker: false,
         };
         let (end, until) = channel();
         let mut end = Some(end);
@@ -158,7 +177,7 @@ mod tests {
                 end = None;
             }
         };
-        watch.run(clock.now(), &until, heard, |doubt| panic!("{doubt}")).unwrap();
+        watch.run(clock.now(), &until, heard, |doubt| panic!("{doubt}"));
         let of = |message, rule| Swept::Failed { id: id(message), rule };
         let swept: Vec<Swept> = told.iter().map(|(_, swept)| swept.clone()).collect();
         assert_eq!(swept, [of(0, "liveness_ttl"), of(2, "pending_timeout"), of(1, "processing_timeout")]);

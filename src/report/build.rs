@@ -3,6 +3,7 @@
 use super::CellRows;
 use super::asked;
 use super::beside;
+use super::distortion;
 use super::ledger;
 use super::made;
 use super::sentences;
@@ -24,6 +25,7 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged, rows: &[
     let scenario = &run.plan.scenario;
     let gates = judge_gates(&scenario.gates, &judged.trials, run.baseline.as_ref());
     let arms = arms(&run.plan, events);
+    let cells = cells(&run.plan, judged, rows);
     Summary {
         format: run.format,
         scenario: ScenarioSummary {
@@ -42,7 +44,9 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged, rows: &[
         complete: run.complete,
         exit_code: exit_code(&gates, &judged.trials, run.complete),
         totals: counts(judged.trials.iter()),
-        cells: cells(&run.plan, judged, rows),
+        distorted: distortion::labels(scenario),
+        distortion: distortion::lines(&run.plan, &cells),
+        cells,
         tasks: beside::tasks(&run.plan),
         published: beside::published(&run.plan, judged, rows),
         attribution: made::cells(&run.plan, judged, rows),

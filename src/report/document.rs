@@ -3,6 +3,7 @@
 
 use super::beside;
 use super::cells;
+use super::distortion;
 use super::ledger;
 use super::made;
 use super::options;
@@ -107,6 +108,7 @@ pub(super) fn sections(summary: &Summary) -> Vec<Section> {
         gates(summary),
         Some(times(summary)),
         silence::section(summary),
+        distortion::section(summary),
         far_ends(summary),
         messages(summary),
         made::section(summary),

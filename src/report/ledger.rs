@@ -27,6 +27,7 @@ pub(super) fn of(account: &Account, trials: &BTreeSet<TrialId>) -> Option<Ledger
         failed: n(Fate::Failed),
         lost: n(Fate::Lost),
         waiting: n(Fate::Waiting),
+        refused: n(Fate::Refused),
         unconfirmed: n(Fate::Unconfirmed),
         anomalies: AnomalyKind::ALL.into_iter().filter_map(count).collect(),
     };
@@ -54,6 +55,7 @@ fn fates(ledger: &LedgerSummary) -> String {
         (ledger.failed, "failed by a reaper"),
         (ledger.lost, "lost"),
         (ledger.waiting, "waiting at the end"),
+        (ledger.refused, "rejected and kept as dead letters"),
         (ledger.unconfirmed, "never confirmed"),
     ];
     let some: Vec<String> = all.iter().filter(|(n, _)| *n > 0).map(|(n, fate)| format!("{n} {fate}")).collect();
@@ -69,6 +71,7 @@ fn words(kind: &str) -> &'static str {
         "zombie" => "done and not everybody told",
         "out_of_order" => "out of order",
         "reaped_twice" => "reaped twice",
+        "misrouted" => "out of another queue than its own",
         _ => "with a record that contradicts itself",
     }
 }
@@ -87,7 +90,7 @@ pub(super) fn section(summary: &Summary) -> Option<Section> {
     let fates = |c: &super::CellSummary| {
         let l = c.ledger.as_ref()?;
         let mut row = vec![plain(&c.arm), sentences::fault(c, AS_IT_IS)];
-        row.extend([l.published, l.done, l.failed, l.lost, l.waiting, l.unconfirmed].map(|n| n.to_string()));
+        row.extend([l.published, l.done, l.failed, l.lost, l.waiting, l.refused, l.unconfirmed].map(|n| n.to_string()));
         Some(row)
     };
     let wrong = |c: &super::CellSummary| {
@@ -97,12 +100,15 @@ pub(super) fn section(summary: &Summary) -> Option<Section> {
         };
         c.ledger.iter().flat_map(|l| &l.anomalies).map(of).collect::<Vec<_>>()
     };
-    let header = ["arm", "fault", "published", "done", "failed by a reaper", "lost", "waiting", "unconfirmed"];
+    let header =
+        ["arm", "fault", "published", "done", "failed by a reaper", "lost", "waiting", "refused", "unconfirmed"];
     let rows = summary.cells.iter().filter_map(fates).collect();
     let note: &[&str] = &[
         "Each message has one fate. ",
         "Waiting",
         " is: with the broker or in a worker's hands at the end of the watch, by what the record proves; ",
+        "refused",
+        " is: its consumers rejected it, and it is kept among the dead letters; ",
         "unconfirmed",
         " is: the broker never said that it had it.",
     ];

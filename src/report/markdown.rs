@@ -1,5 +1,6 @@
 //! `report.md`.
 
+use super::distortion;
 use super::document::{self, Block, Cell, Table};
 use super::sentences;
 use super::summary::Summary;
@@ -12,6 +13,9 @@ pub(super) fn render(summary: &Summary) -> String {
     out.paragraph(&escape_markdown(&summary.scenario.question));
     out.paragraph(&escape_markdown(&sentences::answer(summary)));
     out.paragraph(&format!("**{}**", sentences::headline(summary)));
+    if let Some(label) = distortion::label(summary, &|text| escape_markdown(text)) {
+        out.paragraph(&format!("**{label}**"));
+    }
     for finding in document::findings(summary) {
         out.line(&format!("- {}", escape_markdown(&finding)));
     }

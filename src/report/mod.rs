@@ -10,6 +10,7 @@ mod build;
 mod cells;
 pub mod compare;
 pub mod conformance;
+mod distortion;
 mod document;
 mod html;
 mod junit;
@@ -31,8 +32,8 @@ mod text;
 pub use made::{MadeBy, MadeSummary};
 pub use silence::WatcherSummary;
 pub use summary::{
-    AnomalyCount, CellSummary, Counts, GateSummary, LedgerSummary, MessageCounts, NamedCount, Predicted,
-    PublishedSummary, ScenarioSummary, StuckBeside, Summary, TaskSummary, VoidCount,
+    AnomalyCount, CellSummary, Counts, DistortionLine, GateSummary, LedgerSummary, MessageCounts, NamedCount,
+    Predicted, PublishedSummary, ScenarioSummary, StuckBeside, Summary, TaskSummary, VoidCount,
 };
 pub use tables::{connections_csv, messages_csv, trials_csv};
 pub use text::{escape_markdown, plain, seconds};

@@ -42,6 +42,7 @@ fn asked(s: &Settings) -> String {
     parts.extend(s.sync_call.map(|c| format!("sync_call {}", word(&c))));
     parts.extend(s.prefetch.map(|p| format!("prefetch {p}")));
     parts.extend(s.ack.map(|a| format!("ack {}", word(&a))));
+    parts.extend(s.tls.then(|| "tls".to_string()));
     parts.extend((!s.peer_reads).then(|| "peer_reads false".to_string()));
     parts.extend(s.link.map(|l| format!("link {}", serde_json::to_string(&l).unwrap_or_default())));
     parts.extend(s.frame_max.map(|f| format!("frame_max {f}")));

@@ -33,6 +33,13 @@ pub struct Summary {
     pub totals: Counts,
     /// Arm × fault, in the order of the scenario.
     pub cells: Vec<CellSummary>,
+    /// Faults whose cut is not in the path, each with the way in which it is made: what they measure is no half-open
+    /// connection.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub distorted: Vec<String>,
+    /// Where some are, each way to make the cut beside the faithful one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub distortion: Vec<DistortionLine>,
     /// The many tasks of which the trials are a few; `None` without them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<TaskSummary>,
@@ -70,6 +77,31 @@ pub struct Summary {
     pub sources: Vec<String>,
     /// What the harness noted about the run as a whole.
     pub notes: Vec<String>,
+}
+
+/// One arm under one way to make a cut, beside the way that is faithful.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DistortionLine {
+    /// The arm.
+    pub arm: String,
+    /// The fault.
+    pub fault: String,
+    /// How its cut is made, in words.
+    pub how: String,
+    /// Whether it is called a black hole and is none.
+    pub distorted: bool,
+    /// Trials, detected and censored together.
+    pub n: usize,
+    /// The median time to detect, in seconds; `None`: beyond the horizon.
+    pub median_s: Option<f64>,
+    /// The same of the faithful cut.
+    pub faithful_s: Option<f64>,
+    /// The first by the second; with `at_least` the horizon by the second.
+    pub factor: Option<f64>,
+    /// Whether the factor is a lower bound.
+    pub at_least: bool,
+    /// Who noticed, the most frequent first.
+    pub watchers: Vec<String>,
 }
 
 /// Many tasks, few of which were trials.
@@ -297,7 +329,7 @@ pub struct GateSummary {
 /// What became of messages, and what went wrong with them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct LedgerSummary {
-    /// Handed to the broker: the sum of the following five.
+    /// Handed to the broker: the sum of the following six.
     pub published: usize,
     /// Their work was done.
     pub done: usize,
@@ -307,6 +339,8 @@ pub struct LedgerSummary {
     pub lost: usize,
     /// None of these by the end of the watch.
     pub waiting: usize,
+    /// Rejected by their consumers and kept among the dead letters.
+    pub refused: usize,
     /// Never confirmed and never seen again.
     pub unconfirmed: usize,
     /// What went wrong, each kind that occurred.

@@ -2,6 +2,7 @@
 
 use super::beside;
 use super::cells;
+use super::distortion;
 use super::ledger;
 use super::sentences;
 use super::summary::Summary;
@@ -43,6 +44,10 @@ pub(super) fn render(summary: &Summary, width: Option<u16>) -> String {
     }
     for line in &summary.findings {
         out.push_str(&plain(line));
+        out.push('\n');
+    }
+    for line in distortion::sentences(summary, name) {
+        out.push_str(&line);
         out.push('\n');
     }
     for line in beside::lines(summary, name) {

@@ -68,15 +68,23 @@ pub(super) fn load(
         },
         _ => return,
     };
-    let (Some(timeout), every) = (settings.read_timeout.get(), heard) else { return };
+    let behind_tls = settings.tls && settings.subject == SubjectKind::AmqpBlocking;
+    // Whoever writes a connect timeout has the bound that there is.
+    let unaware = behind_tls && settings.read_timeout.get().is_some() && options.source("connect_timeout").is_none();
+    if let Some(source) = options.source("read_timeout").filter(|_| unaware) {
+        let text = "does nothing behind TLS: Python's ssl reads on through SO_RCVTIMEO; there py-amqp's `connect_timeout` bounds each read";
+        findings.warn(source.at("read_timeout"), source.name("read_timeout"), text);
+    }
+    let (Some(timeout), every) = (settings.read_bound().get(), heard) else { return };
     if every.is_none_or(|every| every >= timeout) {
-        let source = options.source("read_timeout").unwrap_or(own);
+        let key = if behind_tls { "connect_timeout" } else { "read_timeout" };
+        let source = options.source(key).unwrap_or(own);
         let heard = every.map_or("nothing".to_string(), |every| format!("one message in {}", in_seconds(every)));
         let timeout = in_seconds(timeout);
         let problem = format!(
             "`{timeout}` would run out on a healthy connection, which hears {heard}; write `[load]` with a rate above `1/{timeout}`"
         );
-        findings.error(source.at("read_timeout"), source.name("read_timeout"), problem);
+        findings.error(source.at(key), source.name(key), problem);
     }
 }
 
@@ -100,7 +108,13 @@ pub(super) fn eta(
 }
 
 /// What was not acknowledged is given to somebody else by RabbitMQ alone, and a task store knows one worker a task.
-pub(super) fn second_consumer(load: &Fields, arms: &[(&Fields, &Arm)], stored: bool, findings: &mut Findings) {
+pub(super) fn second_consumer(
+    load: &Fields,
+    arms: &[(&Fields, &Arm)],
+    stored: bool,
+    routed: bool,
+    findings: &mut Findings,
+) {
     let mut say = |problem: &str| findings.error(load.at("second_consumer"), load.name("second_consumer"), problem);
     if let Some((_, arm)) = arms.iter().find(|(_, arm)| arm.settings.subject.broker() != BrokerKind::Rabbitmq) {
         say(&format!(
@@ -109,7 +123,11 @@ pub(super) fn second_consumer(load: &Fields, arms: &[(&Fields, &Arm)], stored: b
             arm.name, arm.settings.subject
         ));
     } else if stored {
-        say("writes nothing into a task store, which would take its tasks for stuck; remove it, or `[reaper]` and `[tasks]`");
+        say(
+            "writes nothing into a task store, which would take its tasks for stuck; remove it, or `[reaper]` and `[tasks]`",
+        );
+    } else if routed {
+        say("is on one queue of each trial, and `[[job]]` may lead to several; remove the one or the other");
     }
 }
 

@@ -3,6 +3,7 @@
 use super::keys::{Key, Kind};
 use super::model::SubjectKind;
 use super::table::{optional, required};
+use super::target::ComposeTarget;
 use super::value::Val;
 use super::walk::Fields;
 use serde::{Deserialize, Serialize};
@@ -88,6 +89,12 @@ pub struct CommandLine {
     pub queue: Option<String>,
     /// Whether the harness declares the queue; if not, the program does.
     pub declare: bool,
+    /// The image that it is in, with the docker lab.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// The service that it is of, where it is one that runs already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<ComposeTarget>,
 }
 
 /// The keys of the table.
@@ -97,8 +104,8 @@ pub(super) const COMMAND: &[Key] = &[
         Kind::Texts,
         "command = [\"python3\", \"worker.py\", \"{broker_url}\"]",
         "Program and arguments. Filled in for each trial: `{broker_url}`, `{host}`, `{port}`, `{vhost}`, `{db}`, `{queue}`, \
-         `{user}`, `{password}`, `{trial}`, `{effects}`, `{conf}` (the arm's `client` as JSON) and `{client.NAME}` (one of \
-         its options).",
+         `{user}`, `{password}`, `{trial}`, `{effects}`, `{ca_file}` (with `tls = true`), `{conf}` (the arm's `client` as JSON) \
+         and `{client.NAME}` (one of its options).",
     ),
     optional(
         "broker",
@@ -107,6 +114,15 @@ pub(super) const COMMAND: &[Key] = &[
         "broker = \"redis\"",
         "What it speaks to.",
         &["kind"],
+    ),
+    optional(
+        "image",
+        Kind::Image,
+        "the lab's own",
+        "image = \"registry.example/worker:1.4\"",
+        "With `--lab docker`: the container image that the program is in. Its environment, user and working directory are the \
+         image's, and `command` follows its entry point, as with `docker run IMAGE COMMAND…`.",
+        &["container"],
     ),
     optional(
         "env",
@@ -217,6 +233,8 @@ pub(super) fn read(fields: &Fields) -> CommandLine {
         task: text("task"),
         queue: text("queue"),
         declare: fields.flag("declare").unwrap_or(false),
+        image: text("image"),
+        target: None,
     }
 }
 
@@ -265,8 +283,8 @@ pub(super) fn problems(fields: &Fields, load: bool, brace: &[String]) -> Vec<(us
 }
 
 /// What braces may stand for beside `{client.NAME}`.
-const BRACES: [&str; 11] =
-    ["broker_url", "host", "port", "vhost", "db", "queue", "user", "password", "trial", "effects", "conf"];
+const BRACES: [&str; 12] =
+    ["broker_url", "host", "port", "vhost", "db", "queue", "user", "password", "trial", "effects", "ca_file", "conf"];
 
 /// The words in braces that look like one of ours: lower case letters, `_` and `.`; everything else is left as it is.
 fn braces(text: &str) -> impl Iterator<Item = &str> {

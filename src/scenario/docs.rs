@@ -5,6 +5,7 @@ use super::keys::{Key, Kind, Limits, Section, profile_names};
 use super::matrix::{Applies, OptionName, applies};
 use super::model::SubjectKind;
 use super::table::SECTIONS;
+use super::target::TARGET;
 use super::{columns, sysctl};
 use crate::units::print_duration;
 use std::fmt::Write as _;
@@ -87,6 +88,7 @@ fn rows(page: &mut String, keys: &[Key], prefix: &str) {
         match key.kind {
             Kind::OffOr(inner) => rows(page, inner, &format!("{}.", key.name)),
             Kind::Subject => rows(page, COMMAND, &format!("{}.", key.name)),
+            Kind::Target => rows(page, TARGET, &format!("{}.", key.name)),
             _ => {}
         }
     }
@@ -105,16 +107,18 @@ fn takes(kind: Kind) -> String {
         Kind::Setting(range) => format!("`none` or a duration, {}", limits(&range)),
         Kind::Choice(choice) => words(choice),
         Kind::Choices(choice) => format!("one or a list of {}", words(choice)),
+        Kind::Image => "the name of an image".into(),
         Kind::Images => "the name of an image, or a list of names".into(),
         Kind::Subject => {
             let named: Vec<&str> =
                 SubjectKind::ALL.into_iter().filter(|kind| !kind.is_own_command()).map(SubjectKind::name).collect();
             format!("{}, or a table with a command line", words(&named))
         }
+        Kind::Target => "a table".into(),
         Kind::Texts => "a list of texts".into(),
         Kind::Ready => "`consumes`, `message`, `log: TEXT` or `connections: N`".into(),
         Kind::Rate => "a rate: `1/s`, `10/s`, `1/30s`".into(),
-        Kind::Phase => "`uniform`, `in-flight`, `after-heartbeat` or a duration".into(),
+        Kind::Phase => format!("{} or a duration", super::value::phase_words()),
         Kind::Profile => words(&profile_names()),
         Kind::OffOr(_) => "`off` or a table".into(),
         Kind::Sysctls => "a table of whole numbers".into(),

@@ -38,6 +38,7 @@ fn reaper_of(fields: &Fields) -> Option<ReaperSettings> {
     };
     let interval = fields.time("interval")?;
     let reapers = fields.int("reapers").and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
+    let inside_the_worker = fields.text("home") == Some("worker");
     if fields.text("rule") != Some(LIVENESS) {
         return Some(ReaperSettings {
             timeout: fields.time("timeout")?,
@@ -46,6 +47,7 @@ fn reaper_of(fields: &Fields) -> Option<ReaperSettings> {
             store,
             liveness: None,
             reapers,
+            inside_the_worker,
         });
     }
     let rule = LivenessRule {
@@ -57,6 +59,7 @@ fn reaper_of(fields: &Fields) -> Option<ReaperSettings> {
         period: fields.time("period").unwrap_or(Duration::from_secs(30)),
         ttl: fields.time("ttl").unwrap_or(Duration::from_secs(90)),
         processing: fields.time("processing")?,
+        grace: fields.time("grace").unwrap_or_default(),
     };
     Some(ReaperSettings {
         timeout: fields.time("pending")?,
@@ -65,6 +68,7 @@ fn reaper_of(fields: &Fields) -> Option<ReaperSettings> {
         store,
         liveness: Some(rule),
         reapers,
+        inside_the_worker,
     })
 }
 
@@ -146,7 +150,7 @@ fn keys_of_its_rule(reaper: &Fields, findings: &mut Findings) {
     let (needs, others): (&[&str], &[&str]) = if rule == LIVENESS {
         (&["pending", "processing"], &["timeout", "generation"])
     } else {
-        (&["timeout"], &["pending", "processing", "liveness", "period", "ttl"])
+        (&["timeout"], &["pending", "processing", "liveness", "period", "ttl", "grace"])
     };
     for key in needs.iter().filter(|key| !reaper.has(key) && !reaper.flawed) {
         let problem =
@@ -156,6 +160,10 @@ fn keys_of_its_rule(reaper: &Fields, findings: &mut Findings) {
     for key in others.iter().filter(|key| reaper.has(key)) {
         let problem = format!("says nothing to `rule = \"{rule}\"`; remove it");
         findings.error(reaper.at(key), reaper.name(key), problem);
+    }
+    if reaper.text("home") == Some("worker") && reaper.has("reapers") {
+        let problem = "with `home = \"worker\"` there is one in each worker; remove it";
+        findings.error(reaper.at("reapers"), reaper.name("reapers"), problem);
     }
     if let (Some(period), Some(ttl)) = (reaper.time("period"), reaper.time("ttl"))
         && ttl <= period

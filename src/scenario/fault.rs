@@ -1,5 +1,6 @@
 //! What a fault is: an impairment profile in a scope, at a phase, for a time, perhaps again and again.
 
+use super::injection::{self, Injection};
 use super::middlebox::Middlebox;
 use crate::units::Setting;
 use serde::{Deserialize, Serialize};
@@ -28,16 +29,34 @@ impl Directions {
 pub enum Scope {
     /// This connection only; a reconnect gets through.
     Flow,
-    /// Everything between this client's address and the broker's: reconnects are cut too.
+    /// Everything between this client's address and the broker's, whatever the ports: reconnects are cut too.
+    Pair,
+    /// Everything of this client's address, whoever the other end is: its host is off the network.
     Host,
 }
 
 impl Scope {
+    /// All scopes, in the order of the documentation.
+    pub const ALL: [Self; 3] = [Self::Flow, Self::Pair, Self::Host];
+
+    /// The scope of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.name() == name)
+    }
+
+    /// Whether a reconnect gets through.
+    #[must_use]
+    pub fn lets_reconnect(self) -> bool {
+        self == Self::Flow
+    }
+
     /// The name in files and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Flow => "flow",
+            Self::Pair => "pair",
             Self::Host => "host",
         }
     }
@@ -74,6 +93,18 @@ pub enum Act {
     RestartBroker,
     /// The middlebox between the two forgets the connection: its entry is gone, by its idle timeout or at the phase.
     ForgetEntry,
+    /// The process of one worker is killed (`SIGKILL`), with all that it does: its kernel closes what it held.
+    KillWorker,
+    /// The process of one worker is stopped (`SIGSTOP`), its thread that gives signs of life too.
+    PauseWorker,
+    /// The reapers' processes are killed.
+    KillReaper,
+    /// The processes of the task store's database are killed.
+    KillStore,
+    /// In the broker's place a process accepts connections and never says a word: in force before the client connects.
+    StaySilent,
+    /// The run's name server does not answer for the broker's name, or late: in force before the client asks.
+    WithholdAnswer,
     /// Every connection between the client's address and the broker's is ended by a RST to both, three times within three
     /// seconds.
     ResetThrice,
@@ -81,7 +112,7 @@ pub enum Act {
 
 impl Act {
     /// All acts, in the order of the documentation.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 18] = [
         Self::FreezeBroker,
         Self::KillBroker,
         Self::RebootHost,
@@ -93,6 +124,12 @@ impl Act {
         Self::RestartBroker,
         Self::AlarmBroker,
         Self::ForgetEntry,
+        Self::KillWorker,
+        Self::PauseWorker,
+        Self::KillReaper,
+        Self::KillStore,
+        Self::StaySilent,
+        Self::WithholdAnswer,
         Self::ResetThrice,
     ];
 
@@ -111,6 +148,12 @@ impl Act {
             Self::RestartBroker => "restart_broker",
             Self::AlarmBroker => "alarm_broker",
             Self::ForgetEntry => "forget_entry",
+            Self::KillWorker => "kill_worker",
+            Self::PauseWorker => "pause_worker",
+            Self::KillReaper => "kill_reaper",
+            Self::KillStore => "kill_store",
+            Self::StaySilent => "stay_silent",
+            Self::WithholdAnswer => "withhold_answer",
             Self::ResetThrice => "reset_thrice",
         }
     }
@@ -130,6 +173,12 @@ impl Act {
             Self::RestartBroker => "the broker is killed and started three times within three seconds",
             Self::AlarmBroker => "the broker's memory alarm goes off, and it reads nothing more from whoever publishes",
             Self::ForgetEntry => "the middlebox forgets the connection",
+            Self::KillWorker => "the worker's process is killed",
+            Self::PauseWorker => "the worker's process is stopped",
+            Self::KillReaper => "the reaper's process is killed",
+            Self::KillStore => "the processes of the task store's database are killed",
+            Self::StaySilent => "in the broker's place a process accepts connections and never says a word",
+            Self::WithholdAnswer => "the name server does not answer for the broker's name",
             Self::ResetThrice => "all connections of the client are reset three times within three seconds",
         }
     }
@@ -139,9 +188,11 @@ impl Act {
     #[must_use]
     pub fn silent(self) -> bool {
         match self {
-            Self::FreezeBroker | Self::AlarmBroker => true,
-            Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply => true,
+            Self::FreezeBroker | Self::AlarmBroker | Self::KillReaper | Self::KillStore | Self::WithholdAnswer => true,
+            Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply | Self::StaySilent => true,
             Self::KillBroker
+            | Self::KillWorker
+            | Self::PauseWorker
             | Self::RebootHost
             | Self::VanishHost
             | Self::FailOver
@@ -156,15 +207,27 @@ impl Act {
     pub fn hits_all(self) -> bool {
         match self {
             Self::FreezeBroker | Self::KillBroker | Self::RestartBroker | Self::AlarmBroker => true,
-            Self::RebootHost
+            Self::KillReaper | Self::KillStore => true,
+            Self::KillWorker
+            | Self::PauseWorker
+            | Self::RebootHost
             | Self::FreezeProxy
             | Self::SwallowProxy
             | Self::WithholdReply
             | Self::VanishHost
             | Self::FailOver
             | Self::ForgetEntry
+            | Self::StaySilent
+            | Self::WithholdAnswer
             | Self::ResetThrice => false,
         }
+    }
+
+    /// Whether it concerns the handshake: it is in force before the client connects, and the connection under test never
+    /// gets as far as consuming.
+    #[must_use]
+    pub fn in_handshake(self) -> bool {
+        matches!(self, Self::StaySilent | Self::WithholdAnswer)
     }
 
     /// Whether it ends the broker's processes: their kernel tells every client at once, and no later than the harness sees
@@ -192,10 +255,36 @@ impl Act {
         matches!(self, Self::RebootHost | Self::FailOver)
     }
 
-    /// Whether it needs a router of the run's own, or brokers that are its children: there are none on docker networks.
+    /// Whether it needs processes that are the harness' own children, as those in containers are not.
     #[must_use]
     pub fn needs_namespaces(self) -> bool {
-        self.moves_the_address() || matches!(self, Self::RestartBroker | Self::AlarmBroker)
+        let own_children =
+            matches!(self, Self::RestartBroker | Self::KillReaper | Self::KillStore | Self::WithholdAnswer);
+        self.hits_worker() || own_children
+    }
+
+    /// Whether it is done to the process of one trial's worker, which then is a process of its own.
+    #[must_use]
+    pub fn hits_worker(self) -> bool {
+        matches!(self, Self::KillWorker | Self::PauseWorker)
+    }
+
+    /// Whether what it kills is started again where the fault has a duration: that is its heal.
+    #[must_use]
+    pub fn starts_again(self) -> bool {
+        matches!(self, Self::KillBroker | Self::KillWorker | Self::KillReaper | Self::KillStore)
+    }
+
+    /// Whether it is dated from its signal: what a process held ends with it, before anybody can see that it is gone.
+    #[must_use]
+    pub fn kills(self) -> bool {
+        self.starts_again() || self == Self::RestartBroker
+    }
+
+    /// Whether it concerns neither the connection nor an end of it.
+    #[must_use]
+    pub fn beside_the_connection(self) -> bool {
+        matches!(self, Self::KillReaper | Self::KillStore)
     }
 
     /// Whether it is done to the broker's own host, so that nothing may stand between.
@@ -209,37 +298,58 @@ impl Act {
     pub fn hits_processes(self) -> bool {
         match self {
             Self::FreezeBroker | Self::KillBroker | Self::RestartBroker | Self::AlarmBroker => true,
-            Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply => true,
-            Self::RebootHost | Self::VanishHost | Self::FailOver | Self::ForgetEntry | Self::ResetThrice => false,
+            Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply | Self::StaySilent => true,
+            Self::KillWorker | Self::PauseWorker | Self::KillReaper | Self::KillStore => true,
+            Self::ResetThrice => false,
+            Self::RebootHost | Self::VanishHost | Self::FailOver | Self::ForgetEntry | Self::WithholdAnswer => false,
         }
     }
 
     /// Whether it can be taken back.
     #[must_use]
     pub fn heals(self) -> bool {
-        matches!(self, Self::FreezeBroker | Self::FreezeProxy | Self::AlarmBroker)
+        matches!(
+            self,
+            Self::FreezeBroker | Self::FreezeProxy | Self::AlarmBroker | Self::PauseWorker | Self::WithholdAnswer
+        )
     }
 
     /// Whether it is done to a proxy before the broker, which then stands there.
     #[must_use]
     pub fn in_proxy(self) -> bool {
-        matches!(self, Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply)
+        matches!(self, Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply | Self::StaySilent)
     }
 }
 
 /// What the cut waits for once its phase has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trigger {
     /// The next delivery: the cut finds it in the client's hands and not yet acknowledged.
     InFlight,
     /// The next segment that the client's kernel received: a heartbeat, on a connection that carries nothing else.
     AfterHeartbeat,
+    /// The worker stands before the effect of the next task that it begins.
+    BeforeEffect,
+    /// It stands between an effect and its own store's commit.
+    AfterEffect,
+    /// It stands between its own store's commit and the acknowledgement.
+    AfterCommit,
+    /// The reconnect of a client whose first connection the harness ends at the phase, at the broker's end and with a RST: the
+    /// cut falls on the new connection.
+    Reconnect,
 }
 
 impl Trigger {
     /// All triggers, in the order of the documentation.
-    pub const ALL: [Self; 2] = [Self::InFlight, Self::AfterHeartbeat];
+    pub const ALL: [Self; 6] = [
+        Self::InFlight,
+        Self::AfterHeartbeat,
+        Self::BeforeEffect,
+        Self::AfterEffect,
+        Self::AfterCommit,
+        Self::Reconnect,
+    ];
 
     /// The name in files.
     #[must_use]
@@ -247,7 +357,17 @@ impl Trigger {
         match self {
             Self::InFlight => "in-flight",
             Self::AfterHeartbeat => "after-heartbeat",
+            Self::BeforeEffect => "before-effect",
+            Self::AfterEffect => "after-effect",
+            Self::AfterCommit => "after-commit",
+            Self::Reconnect => "reconnect",
         }
+    }
+
+    /// Whether the worker stops at that point of its work until the fault is in force.
+    #[must_use]
+    pub fn halts(self) -> bool {
+        matches!(self, Self::BeforeEffect | Self::AfterEffect | Self::AfterCommit)
     }
 }
 
@@ -279,6 +399,9 @@ pub struct Fault {
     /// The middlebox forgets a connection that was silent for this long, by itself; `None` lets it forget at the phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<Duration>,
+    /// Where and how the profile's drops are made.
+    #[serde(default, skip_serializing_if = "injection::is_usual")]
+    pub injection: Injection,
     /// What is cut.
     pub scope: Scope,
     /// Healed after this long.
@@ -328,6 +451,12 @@ impl Fault {
             Some(middlebox) => middlebox.silent(),
             None => self.act.is_none_or(Act::silent) || swallowed,
         }
+    }
+
+    /// Whether it concerns the handshake, and not a connection that stands.
+    #[must_use]
+    pub fn in_handshake(&self) -> bool {
+        self.act.is_some_and(Act::in_handshake)
     }
 
     /// How often it comes.

@@ -2,10 +2,11 @@
 
 use super::error::Findings;
 use super::fault::{Act, Fault, Repeat, Scope, Trigger};
-use super::model::{Arm, BrokerKind, SubjectKind};
+use super::injection::Injection;
+use super::model::{Arm, BrokerKind, ReaperSettings, SubjectKind, TaskStoreKind};
 use super::value::Val;
 use super::walk::Fields;
-use super::{middlebox, profile};
+use super::{injection, middlebox, profile};
 use crate::units::{Setting, print_duration};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
         _ => (None, None),
     };
     let duration = fields.setting("duration").unwrap_or(Setting::None);
+    let injection = fields.text("injection").and_then(Injection::named).unwrap_or_default();
     let fault = Fault {
         name: fields.text("name").unwrap_or(&profile).to_string(),
         profile,
@@ -26,26 +28,31 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
         act: known.act,
         middlebox: known.middlebox,
         idle: fields.time("idle"),
-        scope: match known.act {
-            Some(Act::VanishHost) => Scope::Host,
-            _ if fields.text("scope") == Some("host") => Scope::Host,
-            _ => Scope::Flow,
+        injection,
+        scope: match (known.act, injection::scope(injection)) {
+            (Some(Act::VanishHost), _) => Scope::Host,
+            // Before the answer there is nothing of a connection but the two addresses.
+            (Some(Act::WithholdAnswer), _) => Scope::Pair,
+            (_, Some(own)) => own,
+            _ => fields.text("scope").and_then(Scope::named).unwrap_or(Scope::Flow),
         },
         duration,
-        repeat: if known.act.is_some_and(|act| !act.heals()) {
+        repeat: if known.act.is_some_and(|act| (!act.heals() && !act.starts_again()) || act.in_handshake()) {
             once_only(fields, findings);
             None
         } else {
             repeat(fields, duration, findings)
         },
         phase_window: fields.time("phase_window"),
-        at,
+        // In force before the client connects: nothing is drawn.
+        at: if known.act.is_some_and(Act::in_handshake) { Some(Duration::ZERO) } else { at },
         trigger,
         connection: fields.text("connection").filter(|role| *role != "consumer").map(str::to_string),
     };
     check_phase(fields, &fault, findings);
     check_healing(fields, &fault, findings);
     middlebox::check(fields, &fault, findings);
+    injection::check(fields, &fault, findings);
     Some(fault)
 }
 
@@ -82,8 +89,31 @@ fn once_only(fields: &Fields, findings: &mut Findings) {
     }
 }
 
+/// What an act that hits all is done to.
+fn whom(act: Option<Act>) -> &'static str {
+    match act {
+        Some(Act::KillReaper) => "the reaper",
+        Some(Act::KillStore) => "the task store",
+        _ => "the broker",
+    }
+}
+
+/// Whom an act reaches that hits all.
+fn everybody(act: Option<Act>) -> String {
+    let with = if act.is_some_and(Act::beside_the_connection) { "trial" } else { "connection" };
+    format!("{} and with it every {with} at once", whom(act))
+}
+
 fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
     let place = |key: &str| fields.get(key).map_or(fields.at, |found| found.key_at);
+    if fault.in_handshake() {
+        for key in ["at", "phase_window", "scope", "connection"].into_iter().filter(|key| fields.has(key)) {
+            let problem =
+                format!("`{}` is there before the client connects, for every connection; remove it", fault.profile);
+            findings.error(place(key), fields.name(key), problem);
+        }
+        return;
+    }
     if let (Some(at), true) = (fault.at, fields.has("phase_window")) {
         let problem =
             format!("the phase is fixed at {} and nothing is drawn; remove one of the two", print_duration(at));
@@ -91,11 +121,14 @@ fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
     }
     let written = fields.text("scope");
     let misplaced = match fault.act {
-        Some(Act::VanishHost) if written == Some("flow") => Some("takes its address with it: reconnects are cut too"),
-        Some(Act::SwallowProxy | Act::WithholdReply) if written == Some("host") => {
+        Some(Act::VanishHost) if written.is_some_and(|scope| scope != "host") => {
+            Some("takes its address with it: reconnects are cut too")
+        }
+        Some(Act::SwallowProxy | Act::WithholdReply) if written.is_some_and(|scope| scope != "flow") => {
             Some("concerns the connections that are there: a new one gets through")
         }
-        Some(Act::FailOver) if written == Some("host") => {
+        Some(act) if act.hits_worker() && written.is_some() => Some("is done to a process and cuts nothing"),
+        Some(Act::FailOver) if written.is_some_and(|scope| scope != "flow") => {
             Some("leaves the address to another host: reconnects reach it")
         }
         _ => None,
@@ -107,16 +140,16 @@ fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
         return;
     }
     if fields.has("scope") {
-        let problem = format!("`{}` hits the broker and with it every connection at once; remove it", fault.profile);
+        let problem = format!("`{}` hits {}; remove it", fault.profile, everybody(fault.act));
         findings.error(place("scope"), fields.name("scope"), problem);
     }
     if fault.at.is_some() {
         return;
     }
     let problem = format!(
-        "`{}` hits the broker and with it every connection at once, so its phase can't be drawn for each; write \
-         `at = \"1s\"`",
-        fault.profile
+        "`{}` hits {}, so its phase can't be drawn for each; write `at = \"1s\"`",
+        fault.profile,
+        everybody(fault.act)
     );
     let (at, name) = if fields.has("at") { (place("at"), fields.name("at")) } else { (fields.at, fields.name("at")) };
     findings.error(at, name, problem);
@@ -136,7 +169,8 @@ fn check_healing(fields: &Fields, fault: &Fault, findings: &mut Findings) {
         Some(Act::SwallowProxy | Act::WithholdReply) => {
             "what was kept back is lost, and no stream goes on without it; remove it"
         }
-        Some(act) if !act.heals() => "what is killed can't be healed; remove it",
+        Some(Act::StaySilent) => "who is silent stays silent; remove it",
+        Some(act) if !act.heals() && !act.starts_again() => "what is killed can't be healed; remove it",
         _ => return,
     };
     let at = fields.get("duration").map_or(fields.at, |found| found.key_at);
@@ -164,7 +198,8 @@ pub(super) fn together(faults: &[Fields], findings: &mut Findings) {
         let acts = |profile: &&str| profile::builtin(profile).is_some_and(|known| known.act.is_some_and(Act::hits_all));
         if let Some(profile) = fields.text("profile").filter(acts).filter(|_| faults.len() > 1) {
             let problem = format!(
-                "`{profile}` hits the broker, and with it the connections of every other fault; run it in a scenario of its own"
+                "`{profile}` hits {}, and with it the connections of every other fault; run it in a scenario of its own",
+                whom(profile::builtin(profile).and_then(|known| known.act))
             );
             findings.error(fields.at("profile"), fields.name("profile"), problem);
         }
@@ -230,10 +265,78 @@ pub(super) fn deliveries(faults: &[Fields], arms: &[(&Fields, &Arm)], load: Opti
     });
     let Some(why) = idle else { return };
     for fields in faults {
-        if let Some(Val::Trigger(Trigger::InFlight)) = fields.get("at").map(|found| &found.val) {
-            let problem = format!("`in-flight` waits for a delivery, and {why}");
+        if let Some(Val::Trigger(trigger)) = fields.get("at").map(|found| &found.val)
+            && *trigger != Trigger::AfterHeartbeat
+        {
+            let problem = format!("`{}` waits for a delivery, and {why}", trigger.name());
             findings.error(fields.at("at"), fields.name("at"), problem);
         }
+    }
+}
+
+/// What is done to processes of the run's own: a worker that is this harness' own client, a reaper, a database.
+pub(super) fn processes(
+    faults: &[Fields],
+    arms: &[(&Fields, &Arm)],
+    reaper: Option<&ReaperSettings>,
+    findings: &mut Findings,
+) {
+    let works =
+        |kind: SubjectKind| matches!(kind, SubjectKind::Lapin | SubjectKind::AmqpBlocking | SubjectKind::RedisBlocking);
+    let other = arms.iter().find(|(_, arm)| !works(arm.settings.subject)).map(|(_, arm)| arm);
+    for fields in faults {
+        let act = fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
+        let problem = match (act, other) {
+            (Some(act), Some(arm)) if act.hits_worker() => Some(format!(
+                "a worker is one of this harness' own with a broker, and arm `{}` is a {}; remove one of the two",
+                arm.name, arm.settings.subject
+            )),
+            (Some(Act::KillReaper), _) if reaper.is_none_or(|reaper| reaper.inside_the_worker) => Some(
+                "there is no reaper with a process of its own; write `[reaper]`, without `home = \"worker\"`"
+                    .to_string(),
+            ),
+            (Some(Act::KillStore), _) if reaper.is_none_or(|reaper| reaper.store != TaskStoreKind::Postgres) => {
+                Some("a file has no process; write `store = \"postgres\"` under `[reaper]`".to_string())
+            }
+            _ => None,
+        };
+        if let Some(problem) = problem {
+            findings.error(fields.at("profile"), fields.name("profile"), problem);
+        }
+        let halts = match fields.get("at").map(|found| &found.val) {
+            Some(Val::Trigger(trigger)) => Some(*trigger).filter(|trigger| trigger.halts()),
+            _ => None,
+        };
+        if let (Some(trigger), Some(arm)) = (halts, other) {
+            let problem = format!(
+                "`{}` is a point of the work of this harness' own clients with a broker, and arm `{}` is a {}; remove one of \
+                 the two",
+                trigger.name(),
+                arm.name,
+                arm.settings.subject
+            );
+            findings.error(fields.at("at"), fields.name("at"), problem);
+        }
+    }
+}
+
+/// A cut of a reconnect needs a client whose attempts are told, and nothing beside the cut.
+pub(super) fn reconnecting(faults: &[(&Fields, &Fault)], arms: &[(&Fields, &Arm)], findings: &mut Findings) {
+    let outside = arms.iter().find(|(_, arm)| arm.settings.subject.is_command());
+    for (fields, fault) in faults.iter().filter(|(_, fault)| fault.trigger == Some(Trigger::Reconnect)) {
+        let problem = if fault.profile != "blackhole" || !fault.injection.is_faithful() {
+            "`reconnect` is a phase of `blackhole` alone; write another phase".to_string()
+        } else if fault.duration != Setting::None {
+            "`reconnect` stands to the end of the trial; remove `duration`".to_string()
+        } else if let Some((_, arm)) = outside {
+            format!(
+                "`reconnect` needs a subject that tells its attempts, and that of arm `{}` is watched from outside; remove it",
+                arm.name
+            )
+        } else {
+            continue;
+        };
+        findings.error(fields.at("at"), fields.name("at"), problem);
     }
 }
 
@@ -245,6 +348,41 @@ pub(super) fn proxied(faults: &[Fields], bare: bool, findings: &mut Findings) {
     };
     for fields in faults.iter().filter(frozen).filter(|_| bare) {
         let problem = "the proxy stands before a real broker, and an arm is bare TCP; remove the arm or the fault";
+        findings.error(fields.at("profile"), fields.name("profile"), problem);
+    }
+}
+
+/// What connections are for is heard at the broker's door, and not behind TLS.
+pub(super) fn heard(faults: &[Fields], arms: &[(&Fields, &Arm)], findings: &mut Findings) {
+    let Some((_, arm)) = arms.iter().find(|(_, arm)| arm.settings.tls) else { return };
+    for fields in faults.iter().filter(|fields| fields.text("connection").is_some_and(|role| role != "consumer")) {
+        let problem = format!(
+            "nobody hears what a connection is for where it is encrypted, and arm `{}` has `tls = true`; remove one of the two",
+            arm.name
+        );
+        findings.error(fields.at("connection"), fields.name("connection"), problem);
+    }
+}
+
+/// A server of TLS that stays silent is one to clients that wait for TLS, and what they give up is their handshake.
+pub(super) fn handshakes(faults: &[Fields], arms: &[(&Fields, &Arm)], findings: &mut Findings) {
+    let (plain, outside) = (
+        arms.iter().find(|(_, arm)| !arm.settings.tls),
+        arms.iter()
+            .find(|(_, arm)| arm.settings.subject.is_command() || arm.settings.subject.broker() == BrokerKind::None),
+    );
+    for fields in faults {
+        let act = fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
+        let problem = match (act, plain, outside) {
+            (Some(Act::StaySilent), Some((_, arm)), _) => {
+                format!("arm `{}` shakes no hands of TLS; write `tls = true` in the arm", arm.name)
+            }
+            (Some(Act::WithholdAnswer), _, Some((_, arm))) => format!(
+                "arm `{}`: {} looks no name up that the harness would hear it give up; remove the arm or the fault",
+                arm.name, arm.settings.subject
+            ),
+            _ => continue,
+        };
         findings.error(fields.at("profile"), fields.name("profile"), problem);
     }
 }

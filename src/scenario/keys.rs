@@ -23,10 +23,14 @@ pub(super) enum Kind {
     Choice(&'static [&'static str]),
     /// One of a few words or a list of them, each once.
     Choices(&'static [&'static str]),
+    /// The name of a container image.
+    Image,
     /// The name of a container image, or a list of them, each once.
     Images,
     /// The subject: a word, or a table with a command line.
     Subject,
+    /// A table that names a service of a compose project.
+    Target,
     /// A list of texts.
     Texts,
     /// What says that a command is ready.

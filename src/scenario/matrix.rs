@@ -32,8 +32,16 @@ pub enum OptionName {
     Ack,
     /// How long the work on a message takes.
     Work,
+    /// Under which name a killed worker comes back.
+    WorkerId,
+    /// Which tasks a worker begins.
+    Begins,
+    /// How a task's effect is made at an external provider.
+    Effects,
     /// AMQP's largest frame.
     FrameMax,
+    /// Whether the connections are encrypted.
+    Tls,
     /// Whether the embedded peer reads what it is sent.
     PeerReads,
     /// What the path does to packets all the time.
@@ -44,11 +52,27 @@ pub enum OptionName {
     Load,
     /// Options in the client's own words.
     Client,
+    /// The kind of exchange that messages are published to.
+    Exchange,
+    /// Which messages go to which queue.
+    Routes,
+    /// Consumers on the connection.
+    Consumers,
+    /// `x-max-priority`.
+    MaxPriority,
+    /// A queue for what consumers reject.
+    DeadLetters,
+    /// kombu's `visibility_timeout`.
+    VisibilityTimeout,
+    /// The waiting between attempts to connect.
+    Reconnect,
+    /// The waiting before a failed task is tried again.
+    Retry,
 }
 
 impl OptionName {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 29] = [
         Self::ConnectTimeout,
         Self::ReadTimeout,
         Self::Keepalive,
@@ -60,7 +84,19 @@ impl OptionName {
         Self::Prefetch,
         Self::Ack,
         Self::Work,
+        Self::Exchange,
+        Self::Routes,
+        Self::Consumers,
+        Self::MaxPriority,
+        Self::DeadLetters,
+        Self::VisibilityTimeout,
+        Self::Reconnect,
+        Self::Retry,
+        Self::WorkerId,
+        Self::Begins,
+        Self::Effects,
         Self::FrameMax,
+        Self::Tls,
         Self::PeerReads,
         Self::Link,
         Self::Sysctl,
@@ -83,12 +119,24 @@ impl OptionName {
             Self::Prefetch => "prefetch",
             Self::Ack => "ack",
             Self::Work => "work",
+            Self::WorkerId => "worker_id",
+            Self::Begins => "begins",
+            Self::Effects => "effects",
             Self::FrameMax => "frame_max",
+            Self::Tls => "tls",
             Self::PeerReads => "peer_reads",
             Self::Link => "link",
             Self::Sysctl => "sysctl",
             Self::Load => "load",
             Self::Client => "client",
+            Self::Exchange => "exchange",
+            Self::Routes => "routes",
+            Self::Consumers => "consumers",
+            Self::MaxPriority => "max_priority",
+            Self::DeadLetters => "dead_letters",
+            Self::VisibilityTimeout => "visibility_timeout",
+            Self::Reconnect => "reconnect",
+            Self::Retry => "retry",
         }
     }
 
@@ -140,6 +188,8 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
     use OptionName as O;
     use SubjectKind as S;
     match (subject, option) {
+        (S::TcpReader | S::TcpWriter, O::Tls) => Applies::No { why: "bare TCP has nothing that would encrypt it" },
+        (_, O::Tls) => Applies::Yes,
         // The user's own program: nothing is known of its options.
         (S::Command | S::CommandRedis, O::Link | O::Sysctl | O::Load | O::Client) => Applies::Yes,
         (S::Command | S::CommandRedis, _) => Applies::No {
@@ -157,6 +207,23 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
         (S::RedisPy | S::RedisPy5, O::TcpUserTimeout) => Applies::No {
             why: "redis-py takes it among `socket_keepalive_options`; write `client.socket_keepalive_options.TCP_USER_TIMEOUT`",
         },
+        (S::Lapin, O::Exchange | O::Routes | O::Consumers | O::Retry) => Applies::Yes,
+        (_, O::Exchange | O::Routes | O::Consumers | O::Retry) => {
+            Applies::No { why: "several queues and failing tasks are for `lapin`" }
+        }
+        (S::Lapin | S::Celery | S::Celery5, O::MaxPriority | O::DeadLetters) => Applies::Yes,
+        (_, O::MaxPriority | O::DeadLetters) => {
+            Applies::No { why: "they are arguments of a RabbitMQ queue, for `lapin` and Celery" }
+        }
+        (S::RedisBlocking, O::VisibilityTimeout) => Applies::Yes,
+        (S::CeleryRedis | S::Celery5Redis, O::VisibilityTimeout) => {
+            Applies::No { why: "it is kombu's own; write `client.broker_transport_options.visibility_timeout`" }
+        }
+        (_, O::VisibilityTimeout) => Applies::No { why: "it is kombu's on Redis; RabbitMQ has `consumer_timeout`" },
+        (kind, O::Reconnect) if kind.is_command() => Applies::No {
+            why: "a client of somebody else's reconnects as it does; write its own options into `client`",
+        },
+        (_, O::Reconnect) => Applies::Yes,
         // The kernel's options work on every TCP socket, every subject bounds its own handshake, and the path is below all.
         (_, O::ConnectTimeout | O::Keepalive | O::TcpUserTimeout | O::Link | O::Sysctl | O::Load) => Applies::Yes,
 
@@ -216,7 +283,10 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
             Applies::No { why: "a real broker always reads; it is for a `tcp-writer` against the embedded peer" }
         }
 
-        (S::Lapin | S::AmqpBlocking | S::RedisBlocking, O::Work) => Applies::Yes,
+        (S::Lapin | S::AmqpBlocking | S::RedisBlocking, O::Work | O::WorkerId | O::Begins | O::Effects) => Applies::Yes,
+        (_, O::WorkerId | O::Begins | O::Effects) => Applies::No {
+            why: "the worker is one of this harness' own with a broker: `lapin`, `amqp-blocking`, `redis-blocking`",
+        },
         (S::TcpReader | S::TcpWriter, O::Work) => {
             Applies::No { why: "what a bare TCP connection carries is read and done with" }
         }
@@ -244,9 +314,7 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
             Applies::No { why: "the Redis protocol has no heartbeat; `read_timeout` bounds a blocking BRPOP" }
         }
         (S::RedisBlocking, O::Prefetch) => Applies::No { why: "BRPOP takes one message at a time" },
-        (S::RedisBlocking, O::Ack) => {
-            Applies::No { why: "BRPOP removes the message as it delivers it: there is nothing to acknowledge" }
-        }
+        (S::RedisBlocking, O::Ack) => Applies::Yes,
         (S::RedisBlocking, O::FrameMax) => Applies::No { why: "the Redis protocol has no frames" },
         // Every client of somebody else's has its answers above.
         (_, _) => Applies::No { why: "it is no option of this client" },
@@ -269,9 +337,13 @@ mod tests {
             }
         }
         // 6 for the five of our own, read_timeout for the three that block, 4 of AMQP for each of its clients and 2 for the
-        // one that blocks, work for the three with a broker, peer_reads for the writer, ping for Redis, 9 of each Celery on
-        // RabbitMQ, 8 of each on Redis, 8 of pika and aio-pika, 7 of dramatiq, 7 of each redis-py, and 4 of each command line.
-        assert_eq!(yes, 6 * 5 + 3 + 4 * 2 + 2 + 3 + 1 + 1 + 2 * 9 + 2 * 8 + 2 * 8 + 7 + 2 * 7 + 2 * 4);
+        // one that blocks, work and the worker's three for the three with a broker, peer_reads for the writer, ping for Redis, 9
+        // of each Celery on RabbitMQ, 8 of each on Redis, 8 of pika and aio-pika, 7 of dramatiq, 7 of each redis-py, and 4 of
+        // each command line; TLS for all but bare TCP. Of delivery: reconnect for the five of our own, 4 that are lapin's, 2
+        // arguments of a queue for it and two Celerys, and ack and visibility_timeout on Redis.
+        let delivery = 5 + 4 + 2 * 3 + 2;
+        let own = 6 * 5 + 3 + 4 * 2 + 2 + 3 * 4 + 1 + 1;
+        assert_eq!(yes, own + 2 * 9 + 2 * 8 + 2 * 8 + 7 + 2 * 7 + 2 * 4 + 14 + delivery);
     }
 
     #[test]

@@ -6,12 +6,14 @@
 mod checks;
 mod columns;
 mod command;
+mod delivery;
 mod docs;
 mod error;
 mod fallback;
 mod fault;
 mod faults;
 mod gates;
+mod injection;
 mod keys;
 mod link;
 pub mod matrix;
@@ -20,19 +22,24 @@ mod model;
 mod options;
 pub mod profile;
 mod read;
+mod routing;
 mod schema;
 mod settings;
 mod sysctl;
 mod table;
+mod target;
 mod timing;
 mod tree;
 mod value;
 mod walk;
+mod worker;
 
 pub use command::{CommandLine, ReadyWhen};
+pub use delivery::{Backoff, Delivery, Exchange, Format, Job, job_of};
 pub use docs::reference;
 pub use error::{Place, ScenarioError, ScenarioErrors};
 pub use fault::{Act, Directions, Fault, Repeat, Scope, Trigger};
+pub use injection::Injection;
 pub use link::Link;
 pub use middlebox::Middlebox;
 pub use model::{
@@ -40,8 +47,11 @@ pub use model::{
     NoWorse, Published, ReaperGeneration, ReaperSettings, Reference, Scenario, Settings, SubjectKind, SyncCall,
     TaskStoreKind, Tasks,
 };
-pub use read::{ListEntry, from_sets, list_entry, read, read_bytes};
+pub use read::{ListEntry, from_sets, list_entry, read, read_bytes, refuse_distorted};
+pub use routing::{DEFAULT_QUEUE, Match, glob, topic};
 pub use schema::schema;
 pub use sysctl::range as sysctl_range;
 pub use table::{MAX_ARMS, MAX_TRIALS};
+pub use target::{ComposeTarget, time_cut, too_long};
 pub use timing::heartbeat_in_force;
+pub use worker::{Begins, Effects, WorkerId};

@@ -1,8 +1,10 @@
 //! A scenario after reading: every default filled in, every unit resolved.
 
 use super::command::{CommandLine, ReadyWhen};
+use super::delivery::{Delivery, Job, job_of};
 use super::fault::Fault;
 use super::link::Link;
+use super::worker::{Begins, Effects, WorkerId};
 use crate::units::Setting;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -174,6 +176,16 @@ impl BrokerKind {
             Self::Redis => 6379,
         }
     }
+
+    /// The TCP port of its listener with a certificate, beside the plain one. The embedded peer has none.
+    #[must_use]
+    pub fn tls_port(self) -> u16 {
+        match self {
+            Self::None => Self::None.port(),
+            Self::Rabbitmq => 5671,
+            Self::Redis => 6380,
+        }
+    }
 }
 
 impl fmt::Display for BrokerKind {
@@ -249,6 +261,9 @@ pub struct Settings {
     /// the cut, and every later byte waits behind a closed one.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub peer_reads: bool,
+    /// Whether the connections are encrypted.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub tls: bool,
     /// What the path between the arm's clients and the broker does to packets all the time; `None` is nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
@@ -261,6 +276,15 @@ pub struct Settings {
     /// The client sends a PING this often, and nothing in between; `None`: it waits for messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ping: Option<Duration>,
+    /// Under which name a worker comes back that was killed; `None` where the subject has no say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<WorkerId>,
+    /// Which tasks the worker begins; `None`: only pending ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begins: Option<Begins>,
+    /// How the worker makes a task's effect at an external provider; `None`: the end of the work is the effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effects: Option<Effects>,
     /// Sysctls of the subject's own network namespace, by name without the `net.ipv4.` prefix
     /// (`tcp_retries2`), as `sysctl.tcp_retries2 = 5`.
     pub sysctl: BTreeMap<String, i64>,
@@ -270,6 +294,9 @@ pub struct Settings {
     /// The command line, where the subject is one of the user's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Box<CommandLine>>,
+    /// How messages get to their consumers, and what becomes of those that fail.
+    #[serde(default, skip_serializing_if = "Delivery::is_plain")]
+    pub delivery: Delivery,
 }
 
 impl Settings {
@@ -290,6 +317,20 @@ fn is_default(kind: &TaskStoreKind) -> bool {
 const WORK: Duration = Duration::from_millis(50);
 
 impl Settings {
+    /// What bounds each read of a blocking client on a connection that stands. `SO_RCVTIMEO`; but py-amqp behind TLS keeps its
+    /// connect timeout on the socket for that, and `SO_RCVTIMEO` does nothing there (docs/timers.md).
+    #[must_use]
+    pub fn read_bound(&self) -> Setting {
+        if self.tls && self.subject == SubjectKind::AmqpBlocking { self.connect_timeout } else { self.read_timeout }
+    }
+
+    /// The TCP port at which this client finds its broker.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        let broker = self.subject.broker();
+        if self.tls { broker.tls_port() } else { broker.port() }
+    }
+
     /// How long the work on a message takes. A `BRPOP` has nothing to acknowledge afterwards, so there it takes no time
     /// unless asked.
     #[must_use]
@@ -297,6 +338,11 @@ impl Settings {
         let usual = if self.subject.broker() == BrokerKind::Rabbitmq { WORK } else { Duration::ZERO };
         self.work.unwrap_or(usual)
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_no(value: &bool) -> bool {
+    !*value
 }
 
 fn yes() -> bool {
@@ -465,6 +511,9 @@ pub struct ReaperSettings {
     /// How many of them sweep at once.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub reapers: u32,
+    /// It lives in each worker's process, where it sweeps that worker's tasks, and dies with it.
+    #[serde(default, skip_serializing_if = "super::worker::is_false")]
+    pub inside_the_worker: bool,
 }
 
 fn one() -> u32 {
@@ -499,6 +548,9 @@ pub struct LivenessRule {
     pub ttl: Duration,
     /// A PROCESSING row that was not changed for this long is failed, whoever lives.
     pub processing: Duration,
+    /// A row that was changed less long ago is not failed for want of a sign of life.
+    #[serde(default, skip_serializing_if = "Duration::is_zero")]
+    pub grace: Duration,
 }
 
 /// Tasks over a long time, few of which meet a half-open connection. A trial is one of those few.
@@ -550,12 +602,21 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// Interval between numbered messages on each connection; `None` is no load.
     pub load_interval: Option<Duration>,
+    /// How many messages each connection has; `None` is without end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_count: Option<u64>,
+    /// The kinds of work that the messages stand for, in turns; none: they are all alike.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<Job>,
     /// The first message is a task that is due this long after the cut, and in the worker's hands before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta: Option<Duration>,
     /// Whether a second, healthy consumer of the harness's own is on each queue.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub second_consumer: bool,
+    /// RabbitMQ's queues and messages outlive it.
+    #[serde(default, skip_serializing_if = "super::worker::is_false")]
+    pub durable: bool,
     /// The fallback that cleans up afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reaper: Option<ReaperSettings>,
@@ -573,6 +634,12 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// The job of a message; `None` where there are none.
+    #[must_use]
+    pub fn job_of(&self, message: u64) -> Option<&Job> {
+        job_of(&self.jobs, message)
+    }
+
     /// The interval between numbered messages on the connections of an arm; `None` for no messages.
     #[must_use]
     pub fn load_of(&self, arm: &Arm) -> Option<Duration> {

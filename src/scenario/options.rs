@@ -1,5 +1,6 @@
 //! The options of an arm: the part of the one table (`table`) that `[defaults]`, `[[arm]]` and `--set` share.
 
+use super::delivery;
 use super::keys::{Key, Kind, Limits};
 use super::table::{DAY, ms, optional, secs};
 use std::time::Duration;
@@ -103,6 +104,15 @@ pub(super) const OPTIONS: &[Key] = &[
         &["consumer"],
     ),
     optional(
+        "target",
+        Kind::Target,
+        "none",
+        "target = { compose = \"demo\", service = \"worker\" }",
+        "Instead of `subject`, with `--lab docker` and `--target-is-disposable`: a service of an existing compose project, whose \
+         own connections to its own broker are cut and watched (docs/docker.md). Its containers are left as they were.",
+        &["compose"],
+    ),
+    optional(
         "connect_timeout",
         Kind::Setting(MILLIS),
         "`10s`",
@@ -182,9 +192,11 @@ pub(super) const OPTIONS: &[Key] = &[
     optional(
         "ack",
         Kind::Choice(&["early", "late"]),
-        "`late`",
+        "`late`; Celery's own is `early`; none on `redis-blocking`",
         "ack = \"late\"",
-        "When a message is acknowledged: on receipt (`early`) or after the work (`late`).",
+        "When a message is acknowledged: on receipt (`early`) or after the work (`late`). A `redis-blocking` subject then keeps \
+         what it has taken as kombu does (a hash and an index of what is not acknowledged), so that a Celery worker can \
+         share its queue; without, `BRPOP` gives a message away for good.",
         &["acks", "acks_late"],
     ),
     optional(
@@ -196,6 +208,43 @@ pub(super) const OPTIONS: &[Key] = &[
          blocking one on one after the other and does nothing else meanwhile.",
         &["task_duration", "work_time"],
     ),
+    delivery::EXCHANGE,
+    delivery::ROUTES,
+    delivery::CONSUMERS,
+    delivery::MAX_PRIORITY,
+    delivery::DEAD_LETTERS,
+    delivery::VISIBILITY,
+    delivery::RECONNECT,
+    delivery::RETRY,
+    optional(
+        "worker_id",
+        Kind::Choice(&["same", "fresh"]),
+        "`same`",
+        "worker_id = \"fresh\"",
+        "Under which name a worker comes back that was killed (`killed-worker` with a `duration`): the one of its host or \
+         its environment, or a new one each time.",
+        &["worker_name"],
+    ),
+    optional(
+        "begins",
+        Kind::Choice(&["pending", "unfinished", "any"]),
+        "`pending`",
+        "begins = \"unfinished\"",
+        "Where tasks are written down, which of them a worker begins when it gets their message: one that nobody has begun; one \
+         that is not done or failed, so that a message that comes again goes on with it; or any, as a worker does that \
+         does not ask. Of any other the message is acknowledged without work.",
+        &["resume"],
+    ),
+    optional(
+        "effects",
+        Kind::Choice(&["key", "lookup", "compensate", "blind"]),
+        "none: the end of the work is the effect",
+        "effects = \"key\"",
+        "Makes each task's effect at an external provider, a process with a store of its own: with an idempotency `key`; \
+         without one, by `lookup` of what an earlier try has done; with neither, where an earlier try is taken back first \
+         (`compensate`); or `blind`. The effect comes in the middle of the work, the commit in the task store at its end.",
+        &["idempotency"],
+    ),
     optional(
         "frame_max",
         Kind::Integer { min: 4_096, max: 131_072 },
@@ -203,6 +252,16 @@ pub(super) const OPTIONS: &[Key] = &[
         "frame_max = 4096",
         "The largest AMQP frame to ask for, in bytes. It sets lapin's memory: 64 of them a connection.",
         &["max_frame_size", "frame_size"],
+    ),
+    optional(
+        "tls",
+        Kind::Flag,
+        "`false`",
+        "tls = true",
+        "Whether the connections are encrypted: the broker then listens with a certificate that the run makes (RabbitMQ on port \
+         5671, Redis on 6380), and the client checks it. `{broker_url}` of a command line becomes `amqps://` or `rediss://`, and \
+         `{ca_file}` names the authority's certificate. In the docker lab there is no such listener.",
+        &["ssl", "use_tls", "use_ssl", "broker_use_ssl"],
     ),
     optional(
         "peer_reads",

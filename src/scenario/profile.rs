@@ -60,7 +60,7 @@ pub enum ProfileError {
 }
 
 /// The built-in profiles in the order of the documentation: name and text.
-const BUILTIN: [(&str, &str); 20] = [
+const BUILTIN: [(&str, &str); 26] = [
     ("blackhole", include_str!("../../netem/blackhole.toml")),
     ("to-broker", include_str!("../../netem/to-broker.toml")),
     ("to-client", include_str!("../../netem/to-client.toml")),
@@ -68,6 +68,8 @@ const BUILTIN: [(&str, &str); 20] = [
     ("frozen-proxy", include_str!("../../netem/frozen-proxy.toml")),
     ("swallowing-proxy", include_str!("../../netem/swallowing-proxy.toml")),
     ("withheld-reply", include_str!("../../netem/withheld-reply.toml")),
+    ("silent-tls", include_str!("../../netem/silent-tls.toml")),
+    ("dns-late", include_str!("../../netem/dns-late.toml")),
     ("broker-alarm", include_str!("../../netem/broker-alarm.toml")),
     ("killed-broker", include_str!("../../netem/killed-broker.toml")),
     ("restarted-broker", include_str!("../../netem/restarted-broker.toml")),
@@ -80,6 +82,10 @@ const BUILTIN: [(&str, &str); 20] = [
     ("nat-reset", include_str!("../../netem/nat-reset.toml")),
     ("nat-loose", include_str!("../../netem/nat-loose.toml")),
     ("firewall-forgets", include_str!("../../netem/firewall-forgets.toml")),
+    ("killed-worker", include_str!("../../netem/killed-worker.toml")),
+    ("paused-worker", include_str!("../../netem/paused-worker.toml")),
+    ("killed-reaper", include_str!("../../netem/killed-reaper.toml")),
+    ("killed-store", include_str!("../../netem/killed-store.toml")),
     ("none", include_str!("../../netem/none.toml")),
 ];
 
@@ -202,7 +208,8 @@ mod tests {
         assert_eq!(
             error(&good.replace("drop =", "act = \"freeze\"\ndrop =")),
             "`freeze` is not an act; acts are freeze_broker, kill_broker, reboot_host, freeze_proxy, swallow_proxy, \
-             withhold_reply, vanish_host, fail_over, restart_broker, alarm_broker, forget_entry, reset_thrice"
+             withhold_reply, vanish_host, fail_over, restart_broker, alarm_broker, forget_entry, kill_worker, \
+             pause_worker, kill_reaper, kill_store, stay_silent, withhold_answer, reset_thrice"
         );
         assert_eq!(error(&good.replace("client = ", "# ")), "the profile needs `sees.client`, a text");
         assert!(error("name =").starts_with("the profile is not TOML"));

@@ -1,17 +1,20 @@
 //! From text to a [`Scenario`]: sections, then arms, faults and gates, then what only shows when all are known.
 
 use super::checks;
+use super::delivery;
 use super::error::{Findings, Place, ScenarioError, ScenarioErrors, Source};
 use super::fallback;
 use super::fault::Fault;
 use super::faults;
 use super::gates;
+use super::injection::Injection;
 use super::keys::nearest;
 use super::link;
 use super::middlebox;
 use super::model::{Arm, BrokerKind, BrokerSettings, Scenario, Settings, SubjectKind};
 use super::settings::{Options, refuse_idle_defaults};
 use super::table::{self, MAX_ARMS, SECTIONS};
+use super::target;
 use super::timing;
 use super::tree::{self, Entry, Node};
 use super::value::Val;
@@ -43,6 +46,29 @@ pub fn read(path_label: &str, text: &str) -> Result<Scenario, ScenarioErrors> {
             problem: "could not be read".to_string(),
         }])),
     }
+}
+
+/// Refuses what would measure the harness instead of a half-open connection: a black hole that is made on the subject's own
+/// side of its kernel, or that answers.
+///
+/// # Errors
+/// Each such fault with its place, what it distorts and by how much, and the mend. A text that is no scenario has none.
+pub fn refuse_distorted(path_label: &str, text: &str) -> Result<(), ScenarioErrors> {
+    let (mut findings, mut unread) = (Findings::default(), Findings::default());
+    if let Some(entries) = tree::from_toml(text, &mut unread) {
+        for fields in sections(&entries, text.len(), &mut unread).faults {
+            let injection = fields.text("injection").and_then(Injection::named).unwrap_or_default();
+            if let Some(why) = injection.distortion() {
+                let problem = format!(
+                    "`{injection}` ({}) is not what a path does to packets: {why}; write `router`, or run it with \
+                     --allow-distorted, which labels the run",
+                    injection.words()
+                );
+                findings.error(fields.at("injection"), fields.name("injection"), problem);
+            }
+        }
+    }
+    findings.finish(&Source::File { label: path_label, text }).map(drop)
 }
 
 /// Reads a scenario from bytes, which need not be UTF-8.
@@ -110,6 +136,7 @@ struct Sections {
     arms: Vec<Fields>,
     faults: Vec<Fields>,
     gates: Vec<Fields>,
+    jobs: Vec<Fields>,
 }
 
 fn sections(entries: &[Entry], end: usize, findings: &mut Findings) -> Sections {
@@ -125,6 +152,7 @@ fn sections(entries: &[Entry], end: usize, findings: &mut Findings) -> Sections 
         arms: Vec::new(),
         faults: Vec::new(),
         gates: Vec::new(),
+        jobs: Vec::new(),
     };
     for entry in entries {
         let Some(section) = table::find(&entry.key) else {
@@ -152,6 +180,7 @@ fn sections(entries: &[Entry], end: usize, findings: &mut Findings) -> Sections 
                 "published" => all.published = Some(fields),
                 "arm" => all.arms.push(fields),
                 "fault" => all.faults.push(fields),
+                "job" => all.jobs.push(fields),
                 _ => all.gates.push(fields),
             }
         }
@@ -196,7 +225,7 @@ fn unknown_section(word: &str) -> String {
 
 fn build(question: String, entries: &[Entry], end: usize, findings: &mut Findings) -> Option<Scenario> {
     let all = sections(entries, end, findings);
-    let trials = all.scenario.int("trials").and_then(|n| u32::try_from(n).ok()).unwrap_or(10);
+    let trials = all.scenario.int("trials").and_then(|n| u32::try_from(n).ok());
     let faults: Vec<Fault> = all.faults.iter().filter_map(|fields| faults::fault(fields, findings)).collect();
     faults::together(&all.faults, findings);
     if faults.len() == all.faults.len() {
@@ -214,6 +243,11 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         all.arms.iter().map(|own| (own, Options { own, defaults: &all.defaults }.subject())).collect();
     if all.arms.iter().all(|own| !own.flawed) {
         refuse_idle_defaults(&all.defaults, &subjects, findings);
+    }
+    if faults.len() == all.faults.len() {
+        let faults: Vec<(&Fields, &Fault)> = all.faults.iter().zip(&faults).collect();
+        let (arms, defaults, broker, load) = (&all.arms[..], &all.defaults, &all.broker, &all.load);
+        target::Around { arms, defaults, faults: &faults, broker, load, reaper: all.reaper.as_ref() }.check(findings);
     }
     faults::apart(&all.faults, findings);
     faults::proxied(&all.faults, subjects.iter().any(|(_, kind)| bare(*kind)), findings);
@@ -246,7 +280,12 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         }
         checks::trials(own, &all.scenario, arm.trials, all.faults.len(), findings);
     }
+    if faults.len() == all.faults.len() {
+        faults::reconnecting(&all.faults.iter().zip(&faults).collect::<Vec<_>>(), &read, findings);
+    }
     if !all.load.flawed {
+        faults::heard(&all.faults, &read, findings);
+        faults::handshakes(&all.faults, &read, findings);
         faults::deliveries(&all.faults, &read, load_interval, findings);
         faults::alarmed(&all.faults, &read, load_interval, findings);
     }
@@ -265,12 +304,21 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         published: all.published.as_ref(),
     };
     fallback::check(&around, findings);
+    faults::processes(&all.faults, &read, fallback.reaper.as_ref(), findings);
+
+    let jobs: Vec<(&Fields, delivery::Job)> =
+        all.jobs.iter().filter_map(|fields| Some((fields, delivery::job(fields)?))).collect();
+    let with_options: Vec<_> = read.iter().map(|(own, arm)| (Options { own, defaults: &all.defaults }, *arm)).collect();
+    if !all.load.flawed && !all.defaults.flawed {
+        delivery::check(&jobs, &with_options, load_interval.is_some(), all.reaper.is_some(), findings);
+    }
 
     let eta = all.load.time("eta");
     checks::eta(&all.load, eta, &read, &faults, findings);
     let second_consumer = all.load.flag("second_consumer").unwrap_or(false);
     if second_consumer && !all.load.flawed {
-        checks::second_consumer(&all.load, &read, all.reaper.is_some() || all.tasks.is_some(), findings);
+        let stored = all.reaper.is_some() || all.tasks.is_some();
+        checks::second_consumer(&all.load, &read, stored, !all.jobs.is_empty(), findings);
     }
     let longest = read.iter().filter_map(|(_, arm)| timing::heartbeat_in_force(&arm.settings, &broker)).max();
     let settle = all.scenario.time("settle").unwrap_or_else(|| default_settle(longest));
@@ -285,8 +333,11 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         arms: arms.into_iter().collect::<Option<Vec<Arm>>>()?,
         faults,
         load_interval,
+        load_count: all.load.int("count").and_then(|n| u64::try_from(n).ok()),
+        jobs: jobs.into_iter().map(|(_, job)| job).collect(),
         eta,
         second_consumer,
+        durable: all.load.flag("durable").unwrap_or(false),
         reaper: fallback.reaper,
         tasks: fallback.tasks,
         published: fallback.published,
@@ -300,14 +351,18 @@ fn default_settle(longest_heartbeat: Option<Duration>) -> Duration {
     longest_heartbeat.unwrap_or_default().clamp(Duration::from_secs(1), Duration::from_secs(15))
 }
 
-fn arm(own: &Fields, defaults: &Fields, trials: u32, findings: &mut Findings) -> Option<Arm> {
+fn arm(own: &Fields, defaults: &Fields, trials: Option<u32>, findings: &mut Findings) -> Option<Arm> {
     let options = Options { own, defaults };
-    if options.source("subject").is_none() {
+    if options.source("subject").is_none() && options.target().is_none() {
         let problem = "missing; write `subject = \"lapin\"` here or in `[defaults]`";
         findings.error(own.at, own.name("subject"), problem);
     }
     let subject = options.subject()?;
-    options.refuse_impossible(subject, findings);
+    if options.target().is_none() {
+        options.refuse_impossible(subject, findings);
+    }
+    // A service has as many containers as it has; one is there for sure.
+    let trials = trials.unwrap_or(if options.target().is_some() { 1 } else { 10 });
     Some(Arm {
         name: own.text("name")?.to_string(),
         settings: options.settings(subject),

@@ -5,7 +5,8 @@ use super::command::COMMAND;
 use super::keys::{Key, Kind, Repeat, Section, profile_names};
 use super::model::SubjectKind;
 use super::table::SECTIONS;
-use super::{columns, sysctl};
+use super::target::TARGET;
+use super::{Trigger, columns, sysctl};
 use serde_json::{Map, Value, json};
 
 const DURATION: &str = r"^([0-9._]+ *(us|ms|s|m|h|d) *)+$";
@@ -63,6 +64,10 @@ fn of_key(key: &Key) -> Value {
     value
 }
 
+fn image() -> Value {
+    json!({ "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._/:@-]*$" })
+}
+
 fn of_kind(kind: Kind) -> Value {
     let duration = || json!({ "$ref": "#/$defs/duration" });
     match kind {
@@ -73,8 +78,9 @@ fn of_kind(kind: Kind) -> Value {
         Kind::Integer { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
         Kind::Time(_) => duration(),
         Kind::Setting(_) => json!({ "$ref": "#/$defs/setting" }),
+        Kind::Image => image(),
         Kind::Images => {
-            let image = json!({ "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._/:@-]*$" });
+            let image = image();
             json!({ "anyOf": [image.clone(), { "type": "array", "items": image, "minItems": 1, "uniqueItems": true }] })
         }
         Kind::Choice(words) => json!({ "enum": words }),
@@ -86,9 +92,13 @@ fn of_kind(kind: Kind) -> Value {
             let named = SubjectKind::ALL.into_iter().filter(|kind| !kind.is_own_command()).map(SubjectKind::name);
             json!({ "anyOf": [{ "enum": named.collect::<Vec<_>>() }, of_keys(COMMAND.iter())] })
         }
+        Kind::Target => of_keys(TARGET.iter()),
         Kind::Texts => json!({ "type": "array", "minItems": 1, "items": { "type": "string" } }),
         Kind::Ready => json!({ "type": "string", "pattern": "^(consumes|message|log: *.+|connections: *[0-9]+)$" }),
-        Kind::Phase => json!({ "anyOf": [{ "enum": ["uniform", "in-flight", "after-heartbeat"] }, duration()] }),
+        Kind::Phase => {
+            let words: Vec<&str> = std::iter::once("uniform").chain(Trigger::ALL.map(Trigger::name)).collect();
+            json!({ "anyOf": [{ "enum": words }, duration()] })
+        }
         Kind::Profile => json!({ "enum": profile_names() }),
         Kind::OffOr(keys) => json!({ "anyOf": [{ "const": "off" }, of_keys(keys.iter())] }),
         Kind::Sysctls => {

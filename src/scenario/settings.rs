@@ -1,11 +1,14 @@
 //! An arm's options: its own, those of `[defaults]` that its subject has, and the built-in ones.
 
 use super::command;
+use super::delivery;
 use super::error::Findings;
 use super::matrix::{Applies, OptionName, applies};
 use super::model::{Ack, HeartbeatThread, Keepalive, Settings, SubjectKind, SyncCall};
+use super::target;
 use super::value::Val;
 use super::walk::{Fields, Found};
+use super::worker::{Begins, Effects, WorkerId};
 use crate::units::Setting;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,7 +40,8 @@ fn asks(val: &Val) -> bool {
 
 /// The options that a section writes and that ask for something.
 fn written(fields: &Fields) -> impl Iterator<Item = (&'static str, OptionName, &Found)> {
-    fields.iter().filter(|(_, found)| asks(&found.val)).filter_map(|(key, found)| {
+    let plain = |(key, found): &(&'static str, &Found)| *key == "tls" && found.val == Val::Flag(false);
+    fields.iter().filter(move |pair| asks(&pair.1.val) && !plain(pair)).filter_map(|(key, found)| {
         let option = OptionName::of_key(key)?;
         Some((key, option, found))
     })
@@ -46,6 +50,9 @@ fn written(fields: &Fields) -> impl Iterator<Item = (&'static str, OptionName, &
 impl<'a> Options<'a> {
     /// The arm's subject.
     pub(super) fn subject(&self) -> Option<SubjectKind> {
+        if let Some(table) = self.target() {
+            return Some(target::kind(table));
+        }
         let source = self.source("subject")?;
         match source.get("subject").map(|found| &found.val) {
             Some(Val::Fields(table)) => Some(command::kind(table)),
@@ -53,8 +60,21 @@ impl<'a> Options<'a> {
         }
     }
 
+    /// The table of the arm's target, where it has one: the arm's own word on its subject stands over the defaults'.
+    pub(super) fn target(&self) -> Option<&'a Fields> {
+        let source =
+            [self.own, self.defaults].into_iter().find(|fields| fields.has("target") || fields.has("subject"))?;
+        match source.get("target").map(|found| &found.val) {
+            Some(Val::Fields(table)) => Some(table),
+            _ => None,
+        }
+    }
+
     /// The table of the arm's command line, where its subject is one.
     pub(super) fn command(&self) -> Option<&'a Fields> {
+        if self.target().is_some() {
+            return None;
+        }
         match self.source("subject")?.get("subject").map(|found| &found.val) {
             Some(Val::Fields(table)) => Some(table),
             _ => None,
@@ -112,12 +132,32 @@ impl<'a> Options<'a> {
                 let number = fields("prefetch", OptionName::Prefetch).and_then(|fields| fields.int("prefetch"));
                 number.and_then(|number| u16::try_from(number).ok()).unwrap_or(4)
             }),
-            ack: has(OptionName::Ack).then(|| match fields("ack", OptionName::Ack).and_then(|f| f.text("ack")) {
-                Some("early") => Ack::Early,
-                None if subject.is_celery() => Ack::Early,
-                _ => Ack::Late,
-            }),
+            ack: has(OptionName::Ack)
+                .then(|| match fields("ack", OptionName::Ack).and_then(|f| f.text("ack")) {
+                    Some("early") => Ack::Early,
+                    None if subject.is_celery() => Ack::Early,
+                    _ => Ack::Late,
+                })
+                // Without a word a BRPOP gives messages away for good.
+                .filter(|_| subject != SubjectKind::RedisBlocking || self.source("ack").is_some()),
             work: fields("work", OptionName::Work).and_then(|fields| fields.time("work")),
+            worker_id: fields("worker_id", OptionName::WorkerId).and_then(|f| f.text("worker_id")).map(
+                |word| match word {
+                    "fresh" => WorkerId::Fresh,
+                    _ => WorkerId::Same,
+                },
+            ),
+            begins: fields("begins", OptionName::Begins).and_then(|f| f.text("begins")).map(|word| match word {
+                "any" => Begins::Any,
+                "unfinished" => Begins::Unfinished,
+                _ => Begins::Pending,
+            }),
+            effects: fields("effects", OptionName::Effects).and_then(|f| f.text("effects")).map(|word| match word {
+                "key" => Effects::Key,
+                "lookup" => Effects::Lookup,
+                "compensate" => Effects::Compensate,
+                _ => Effects::Blind,
+            }),
             frame_max: has(OptionName::FrameMax).then(|| {
                 let number = fields("frame_max", OptionName::FrameMax).and_then(|fields| fields.int("frame_max"));
                 number.and_then(|number| u32::try_from(number).ok()).unwrap_or(4_096)
@@ -125,6 +165,7 @@ impl<'a> Options<'a> {
             peer_reads: fields("peer_reads", OptionName::PeerReads)
                 .and_then(|fields| fields.flag("peer_reads"))
                 .unwrap_or(true),
+            tls: fields("tls", OptionName::Tls).and_then(|fields| fields.flag("tls")).unwrap_or(false),
             link: super::link::read(*self),
             heartbeat_thread: has(OptionName::HeartbeatThread).then(|| {
                 match fields("heartbeat_thread", OptionName::HeartbeatThread).and_then(|f| f.text("heartbeat_thread")) {
@@ -139,7 +180,11 @@ impl<'a> Options<'a> {
             ping: fields("ping", OptionName::Ping).and_then(|f| f.setting("ping")).and_then(Setting::get),
             sysctl,
             client: self.native(),
-            command: self.command().map(|table| Box::new(command::read(table))),
+            command: match (self.target(), self.command()) {
+                (Some(table), _) => Some(Box::new(target::read(table))),
+                (None, command) => command.map(|table| Box::new(command::read(table))),
+            },
+            delivery: delivery::read(*self, subject),
         }
     }
 

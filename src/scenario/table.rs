@@ -1,6 +1,7 @@
 //! The one table of the scenario file's keys. Reading, unknown-key errors, `halfopen schema` and `docs/scenario.md`
 //! all come from here; a key exists when it is in this table.
 
+use super::injection::Injection;
 use super::keys::{Key, Kind, Limits, Repeat, Section};
 use super::options::HEARTBEAT;
 pub(super) use super::options::{KEEPALIVE, OPTIONS};
@@ -143,6 +144,14 @@ const LOAD: &[Key] = &[
         "Numbered messages on each connection, before, through and after the fault.",
     ),
     optional(
+        "count",
+        Kind::Integer { min: 1, max: 10_000_000 },
+        "without end",
+        "count = 500",
+        "How many messages each connection has altogether: what is published early enough can be worked off by the end.",
+        &["messages", "total"],
+    ),
+    optional(
         "eta",
         any(ms(1)),
         "none",
@@ -160,6 +169,15 @@ const LOAD: &[Key] = &[
          the broker takes back from a dead connection is delivered to it.",
         &["healthy_consumer"],
     ),
+    optional(
+        "durable",
+        Kind::Flag,
+        "`false`",
+        "durable = true",
+        "On RabbitMQ: the queues of this harness' own clients are durable and their messages persistent, so that what was confirmed \
+         survives the broker's death.",
+        &["persistent"],
+    ),
 ];
 
 const FAULT: &[Key] = &[
@@ -174,12 +192,21 @@ const FAULT: &[Key] = &[
     ),
     optional(
         "scope",
-        Kind::Choice(&["flow", "host"]),
+        Kind::Choice(&["flow", "pair", "host"]),
         "`flow`",
         "scope = \"flow\"",
-        "What is cut: this connection (`flow`), or everything between the client's address and the broker's, reconnects \
-         too (`host`).",
+        "What is cut: this connection (`flow`); everything between the client's address and the broker's, whatever the ports, \
+         reconnects too (`pair`); or everything of the client's address, whoever the other end is (`host`).",
         &[],
+    ),
+    optional(
+        "injection",
+        Kind::Choice(&Injection::NAMES),
+        "`router`",
+        "injection = \"router\"",
+        "Where and how a `blackhole` is made. All but `router` are distorted, since the subject's own kernel notices them: `run` \
+         refuses them without `--allow-distorted`, and labels the run with it (docs/faults.md).",
+        &["where", "inject", "place", "location"],
     ),
     optional(
         "at",
@@ -188,7 +215,11 @@ const FAULT: &[Key] = &[
         "at = \"uniform\"",
         "The phase of the cut after settling: drawn from the phase window, or a fixed time such as `2s`. `in-flight` draws \
          it and then waits for the next delivery, so that the cut finds it unacknowledged; `after-heartbeat` waits for \
-         the next segment from the broker.",
+         the next segment from the broker; `before-effect`, `after-effect` (and before the worker's own commit) and \
+         `after-commit` (and before the acknowledgement) wait until a worker stands at that point of the next task that \
+         it begins, where it stays until the fault is in force; `reconnect` has the broker's kernel end the connection with a \
+         RST and cuts the new one: before its SYN gets through with `scope = \"pair\"` or `\"host\"`, as soon as the client \
+         says that it stands with `\"flow\"`.",
         &["phase"],
     ),
     optional(
@@ -222,7 +253,8 @@ const FAULT: &[Key] = &[
         Kind::Setting(Limits { min: ms(1), max: DAY, step: ms(1), usual: (ms(0), DAY) }),
         "`none`: to the end of the trial",
         "duration = \"30s\"",
-        "Healed after this long. The kernel holds to it too: should the harness hang, the rules expire 2 s later.",
+        "Healed after this long. The kernel holds to it too: should the harness hang, the rules expire 2 s later. What was killed \
+         (a worker, the reaper, the store, the broker) is started again, and the fault is healed once it answers.",
         &["heal_after"],
     ),
     optional(
@@ -238,7 +270,8 @@ const FAULT: &[Key] = &[
         any(ms(10)),
         "none",
         "pause = \"10s\"",
-        "The healthy time between a heal and the next cut, with `repeat`.",
+        "The healthy time between a heal and the next cut, with `repeat`. What is killed again lives for U(0, this), drawn \
+         by the seed.",
         &["gap"],
     ),
 ];
@@ -298,6 +331,22 @@ const REAPER: &[Key] = &[
         &["heartbeat_interval"],
     ),
     optional("ttl", any(ms(50)), "`90s`", "ttl = \"90s\"", "How long a sign of life lasts.", &["time_to_live"]),
+    optional(
+        "grace",
+        any(ms(1)),
+        "none",
+        "grace = \"90s\"",
+        "With `liveness`: a PROCESSING row that was changed less long ago is not failed for want of a sign of life.",
+        &["grace_period"],
+    ),
+    optional(
+        "home",
+        Kind::Choice(&["process", "worker"]),
+        "`process`",
+        "home = \"worker\"",
+        "Where it lives: in a process of its own, or in each worker's, where it sweeps that worker's tasks and dies with it.",
+        &["lives_in"],
+    ),
     optional(
         "reapers",
         Kind::Integer { min: 1, max: 8 },
@@ -484,6 +533,14 @@ pub(super) const SECTIONS: &[Section] = &[
         "One column of the comparison. An option that its subject can't have is an error.",
     ),
     section("load", Repeat::Once, false, LOAD, false, "Messages that flow. Without it the connections are idle."),
+    section(
+        "job",
+        Repeat::Many,
+        false,
+        super::delivery::JOB,
+        false,
+        "The kinds of work that the messages of `[load]` stand for, in turns. Without it they are all alike.",
+    ),
     section("fault", Repeat::OnceOrMany, true, FAULT, false, "What happens to the path. Every arm meets every fault."),
     section(
         "reaper",

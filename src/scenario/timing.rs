@@ -70,8 +70,9 @@ fn keepalive_total(keepalive: Keepalive, user_timeout: Option<Duration>) -> (Dur
 pub(super) fn first_timer(settings: &Settings, broker: &BrokerSettings) -> Option<(Duration, String)> {
     let mut timers = Vec::new();
     let user_timeout = settings.tcp_user_timeout.get();
-    if let Some(time) = settings.read_timeout.get() {
-        timers.push((time, format!("read_timeout {}", in_seconds(time))));
+    if let Some(time) = settings.read_bound().get() {
+        let name = if settings.read_bound() == settings.read_timeout { "read_timeout" } else { "connect_timeout" };
+        timers.push((time, format!("{name} {}", in_seconds(time))));
     }
     let asks = settings.ping.is_some();
     let sends =

@@ -84,6 +84,7 @@ pub(super) fn read(key: &Key, value: &Value) -> Result<(Val, Option<String>), Pr
             word(text, words).map(|()| (Val::Words(vec![(value.at, text.clone())]), None)).map_err(here)
         }
         (Kind::Choices(words), Node::List(values)) => choices(values, words, wrong("a text or a list of texts")),
+        (Kind::Image, Node::Text(text)) => image(text).map(|()| (Val::Text(text.clone()), None)).map_err(here),
         (Kind::Images, Node::Text(text)) => {
             image(text).map(|()| (Val::Words(vec![(value.at, text.clone())]), None)).map_err(here)
         }
@@ -99,7 +100,7 @@ pub(super) fn read(key: &Key, value: &Value) -> Result<(Val, Option<String>), Pr
             Some(trigger) => plain(Val::Trigger(trigger)),
             None => match duration(&value.node) {
                 Ok(time) => plain(Val::Phase(Some(time))),
-                Err(problem) => Err(here(format!("{problem}, or `uniform`, `in-flight`, `after-heartbeat`"))),
+                Err(problem) => Err(here(format!("{problem}, or {}", phase_words()))),
             },
         },
         (Kind::Profile, Node::Text(text)) => {
@@ -169,6 +170,12 @@ fn json(value: &Value) -> Result<serde_json::Value, Problem> {
     })
 }
 
+/// The words of a phase that is no duration.
+pub(super) fn phase_words() -> String {
+    let words: Vec<String> = Trigger::ALL.iter().map(|trigger| format!("`{}`", trigger.name())).collect();
+    format!("`uniform`, {}", words.join(", "))
+}
+
 fn trigger(node: &Node) -> Option<Trigger> {
     let Node::Text(text) = node else { return None };
     Trigger::ALL.into_iter().find(|trigger| trigger.name() == text)
@@ -181,7 +188,7 @@ fn expected(kind: Kind) -> &'static str {
         Kind::Time(_) | Kind::Setting(_) => "a duration",
         Kind::Quantile | Kind::Share => "a number",
         Kind::Percent => "a percentage",
-        Kind::Sysctls | Kind::Native => "a table",
+        Kind::Sysctls | Kind::Native | Kind::Target => "a table",
         Kind::OffOr(_) => "`off` or a table",
         Kind::Choices(_) | Kind::Images => "a text or a list of texts",
         Kind::Subject => "a text, or a table with `command`",

@@ -4,6 +4,7 @@ use super::command::COMMAND;
 use super::error::Findings;
 use super::keys::{Key, Kind, Section, mend, nearest};
 use super::table::SECTIONS;
+use super::target::TARGET;
 use super::tree::{Entry, Node, Value};
 use super::value::{Bound, Val, in_range, read};
 use super::{sysctl, table};
@@ -143,13 +144,14 @@ fn read_keys(keys: &[&'static Key], prefix: &str, entries: &[Entry], fields: &mu
                 fields.add(key.name, entry, Val::Fields(within));
                 continue;
             }
-            (Kind::Subject, Node::Table(entries)) => {
-                let inner: Vec<&'static Key> = COMMAND.iter().collect();
+            (Kind::Subject | Kind::Target, Node::Table(entries)) => {
+                let table = if matches!(key.kind, Kind::Target) { TARGET } else { COMMAND };
+                let inner: Vec<&'static Key> = table.iter().collect();
                 let mut within = Fields { label: fields.label.clone(), at: entry.at, ..Fields::default() };
                 let before = findings.count();
                 read_keys(&inner, &format!("{}.", entry.key), entries, &mut within, findings);
                 within.flawed = findings.count() > before;
-                let lacks: Vec<&Key> = COMMAND.iter().filter(|key| key.required && !within.has(key.name)).collect();
+                let lacks: Vec<&Key> = table.iter().filter(|key| key.required && !within.has(key.name)).collect();
                 for key in lacks {
                     findings.error(
                         entry.at,

@@ -42,6 +42,9 @@ pub struct RunInfo {
     /// Where the observations came from: `sock_diag`, `tracepoint`, `rabbitmq-log`, `redis-client-list` …
     #[serde(default)]
     pub sources: Vec<String>,
+    /// Faults whose cut is not in the path (`--allow-distorted`): what they measure is no half-open connection.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distorted: Vec<String>,
     /// Options asked for and effective, per arm. The effective ones are filled in at the end.
     #[serde(default)]
     pub arms: Vec<ArmOptions>,
@@ -82,6 +85,13 @@ impl RunInfo {
             brokers: BTreeMap::new(),
             clients: BTreeMap::new(),
             sources: Vec::new(),
+            distorted: plan
+                .scenario
+                .faults
+                .iter()
+                .filter(|fault| !fault.injection.is_faithful())
+                .map(|fault| fault.name().to_string())
+                .collect(),
             arms: arms
                 .map(|arm| ArmOptions { arm: arm.name.clone(), asked: arm.settings.clone(), effective: Vec::new() })
                 .collect(),

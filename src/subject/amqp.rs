@@ -1,21 +1,21 @@
-//! What the clients share of AMQP: opening a `lapin` connection over a socket of our own, the queue, the work.
+//! What the clients share of AMQP: opening a `lapin` connection over a socket of our own.
 
+use super::amqp_stream::{Stream, runtime};
 use super::protocol::Target;
-use super::{causes, socket};
+use super::{causes, socket, tls};
 use crate::events::{Cause, How, Tuple};
 use crate::scenario::Settings;
 use async_compat::CompatExt;
-use lapin::options::QueueDeclareOptions;
 use lapin::tcp::AsyncTcpStream;
-use lapin::types::FieldTable;
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
-use lapin::{Channel, Connection, ConnectionProperties};
+use lapin::{Connection, ConnectionProperties};
 use socket2::{SockRef, Socket};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream};
+use tokio_rustls::TlsConnector;
 
 /// AMQP's smallest frame, and our default: `lapin` zeroes 64 × frame_max for each connection, which at RabbitMQ's
 /// 131,072 bytes is 8 MB.
@@ -62,32 +62,39 @@ fn uri(target: &Target, wishes: &Wishes) -> AMQPUri {
     }
 }
 
-/// Opens a connection: TCP with the options set before the handshake, then AMQP.
+/// Opens a connection: TCP with the options set before the handshake, then TLS where the target has it, then AMQP.
 ///
 /// # Errors
-/// As a cause: `ConnectTimeout` when the client's own limit ran out, in either handshake. The half-finished connection
+/// As a cause: `ConnectTimeout` when the client's own limit ran out, in whichever handshake. The half-finished connection
 /// is shut down then, because `lapin`'s thread would go on waiting for the handshake.
 pub(super) async fn open(target: &Target, wishes: Wishes, connected: OnConnected) -> Result<Connection, Cause> {
     // A duplicate of the socket while the handshake lasts; dropped with this function at the latest.
     let half_open: Arc<Mutex<Option<Socket>>> = Arc::default();
     let slot = half_open.clone();
-    let server = SocketAddr::V4(target.server);
+    let (server, looked_up) = (SocketAddr::V4(target.server), target.name.clone());
     let uri = uri(target, &wishes);
     let properties = ConnectionProperties::default().with_connection_name(wishes.name.clone().into());
     let limit = wishes.connect_timeout;
+    let encrypted = target.ca_file.as_deref().map(tls::config).transpose();
+    let encrypted = encrypted.map_err(|error| causes::of_io(&error, How::Other))?.map(TlsConnector::from);
+    let name = tls::name_of(target).map_err(|error| causes::of_io(&error, How::Other))?;
     let connector = async move |_, _| {
         // Bounded here too: lapin's thread can't be called back while it waits for the TCP handshake.
-        let stream = within(limit, connect_tcp(server, wishes.settings.as_ref())).await??;
+        let address = look_up(looked_up.as_deref(), server);
+        let connecting = async { connect_tcp(address.await?, wishes.settings.as_ref()).await };
+        let stream = within(limit, connecting).await??;
         let reference = SockRef::from(&stream);
         let tuple = socket::tuple_of(reference)?;
         *lock(&slot) = Some(SockRef::from(&stream).try_clone()?);
         connected(tuple);
+        let stream = match &encrypted {
+            None => Stream::Plain(stream),
+            // Bounded by the limit on all of it: a server that stays silent here is as good as one that does so later.
+            Some(tls) => Stream::Encrypted(Box::new(within(limit, tls.connect(name.clone(), stream)).await??)),
+        };
         Ok(AsyncTcpStream::Plain(stream.compat()))
     };
-    let opened = match lapin::runtime::default_runtime() {
-        Ok(runtime) => within(limit, Connection::connector(uri, runtime, connector, properties)).await,
-        Err(error) => Ok(Err(error)),
-    };
+    let opened = within(limit, Connection::connector(uri, runtime(), connector, properties)).await;
     let half_open = lock(&half_open).take();
     let failure = match opened {
         Ok(Ok(connection)) => return Ok(connection),
@@ -102,6 +109,13 @@ pub(super) async fn open(target: &Target, wishes: Wishes, connected: OnConnected
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The server's address, by its name where it has one.
+async fn look_up(name: Option<&str>, server: SocketAddr) -> io::Result<SocketAddr> {
+    let Some(name) = name else { return Ok(server) };
+    let mut found = tokio::net::lookup_host((name, server.port())).await?;
+    found.next().ok_or_else(|| io::Error::other("the name has no address"))
 }
 
 async fn connect_tcp(server: SocketAddr, settings: Option<&Settings>) -> io::Result<TcpStream> {
@@ -119,18 +133,6 @@ async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> 
         Some(limit) => tokio::time::timeout(limit, future).await.map_err(|_| io::ErrorKind::TimedOut.into()),
         None => Ok(future.await),
     }
-}
-
-/// Declares the trial's queue. Consumer and publisher must ask for the same: a difference closes the channel.
-///
-/// Neither durable (nothing outlives the run) nor exclusive nor deleted with its last consumer: a reconnect must find
-/// it, with the messages that waited.
-///
-/// # Errors
-/// The client's.
-pub(super) async fn declare(channel: &Channel, queue: &str, durable: bool) -> lapin::Result<()> {
-    let options = QueueDeclareOptions { durable, exclusive: false, auto_delete: false, ..Default::default() };
-    channel.queue_declare(queue.into(), options, FieldTable::default()).await.map(|_| ())
 }
 
 #[cfg(test)]
@@ -151,8 +153,11 @@ mod tests {
             vhost: "/".into(),
             db: 0,
             queue: "q".into(),
+            durable: false,
             user: String::new(),
             password: String::new(),
+            ca_file: None,
+            name: None,
         };
         let wishes = Wishes {
             settings: None,

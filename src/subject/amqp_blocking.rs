@@ -11,8 +11,8 @@ use super::amqp_heartbeat::Heartbeat;
 use super::amqp_ticker::{Ticker, missed};
 use super::amqp_wire::{Arrival, Failure, Wire};
 use super::attempts::{End, Trial};
-use super::socket;
 use super::stop::{Gate, Place};
+use super::{socket, tls};
 use crate::events::{Cause, EffectiveOptions, How, Kind};
 use crate::scenario::{Ack, HeartbeatThread, SyncCall};
 use crate::units::Offset;
@@ -43,12 +43,17 @@ fn attempt_once(trial: &Trial, attempt: u32, place: &mut Option<Place<'_>>) -> E
 /// TCP and AMQP handshake, both under the connect timeout, then the arm's own read timeout.
 fn open(trial: &Trial, attempt: u32) -> Result<Consumer<'_>, Failure> {
     let settings = &trial.settings;
+    // py-amqp's connect timeout begins after the name has been looked up.
+    let server = trial.target.look_up()?;
     let started = trial.reporter.now();
-    let socket = socket::connect(trial.target.server, settings)?;
+    let socket = socket::connect(server, settings)?;
     trial.connected(trial.reporter.now(), attempt, socket::tuple_of(SockRef::from(&socket))?);
     let frame_max = settings.frame_max.unwrap_or(FRAME_MAX);
     let deadline = settings.connect_timeout.get().map(|limit| started + limit);
-    let mut wire = Wire::new(socket, frame_max, trial.reporter.clone(), deadline)?;
+    let encrypted = trial.target.ca_file.as_deref();
+    let records = encrypted.map(|ca| tls::Records::new(ca, tls::name_of(&trial.target)?)).transpose()?;
+    let mut wire = Wire::new(socket, frame_max, trial.reporter.clone(), deadline, records)?;
+    wire.encrypt()?;
     let wishes = Wishes {
         user: &trial.target.user,
         password: &trial.target.password,
@@ -56,11 +61,12 @@ fn open(trial: &Trial, attempt: u32) -> Result<Consumer<'_>, Failure> {
         heartbeat_s: settings.heartbeat.and_then(crate::units::Setting::get).map_or(0, whole_seconds),
         frame_max,
         queue: &trial.target.queue,
+        durable: trial.target.durable,
         tag: format!("trial-{}", trial.id),
         prefetch: settings.prefetch,
     };
     let Agreed { heartbeat_s, frame_max } = shake_hands(&mut wire, &wishes)?;
-    wire.read_for_ever(settings.read_timeout.get())?;
+    wire.read_for_ever(settings.read_timeout.get(), settings.connect_timeout.get())?;
     let effective = EffectiveOptions {
         heartbeat_s: Some(heartbeat_s.into()),
         frame_max: Some(frame_max),
@@ -200,16 +206,15 @@ impl Consumer<'_> {
         };
         let attempt = self.attempt;
         self.trial.event_at(at, Kind::Delivered { attempt, message, redelivered });
-        let settings = &self.trial.settings;
-        let late = settings.ack.unwrap_or(Ack::Late) == Ack::Late;
-        // What follows an early acknowledgement takes no time unless the scenario says how long.
-        let work = if late { settings.work() } else { settings.work.unwrap_or_default() };
+        let late = self.trial.settings.ack.unwrap_or(Ack::Late) == Ack::Late;
+        let (before, after) = self.trial.work(message);
         if !late {
             self.acknowledge(tag, message)?;
         }
         // A task that its reaper has failed meanwhile is not worked on, only taken out of the queue.
         if self.trial.begin_work(attempt, message) {
-            if self.trial.stop.wait(work) {
+            if self.trial.stop.wait(before) || !self.trial.make_effect(attempt, message) || self.trial.stop.wait(after)
+            {
                 return Ok(());
             }
             self.trial.finish_work(attempt, message);

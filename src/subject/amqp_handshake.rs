@@ -23,6 +23,8 @@ pub(super) struct Wishes<'a> {
     pub frame_max: u32,
     /// The queue to consume from.
     pub queue: &'a str,
+    /// Whether it outlives the broker.
+    pub durable: bool,
     /// The consumer's tag.
     pub tag: String,
     /// `basic.qos`; none leaves the broker's.
@@ -54,7 +56,7 @@ pub(super) fn shake_hands(wire: &mut Wire, wishes: &Wishes<'_>) -> Result<Agreed
     }
     let queue = short(wishes.queue)?;
     // The same flags as the producer's: a difference closes the channel.
-    let declare = queue::Declare { queue: queue.clone(), ..queue::Declare::default() };
+    let declare = queue::Declare { queue: queue.clone(), durable: wishes.durable, ..queue::Declare::default() };
     call(wire, AMQPClass::Queue(queue::AMQPMethod::Declare(declare)), |reply| {
         matches!(reply, AMQPClass::Queue(queue::AMQPMethod::DeclareOk(_))).then_some(())
     })?;

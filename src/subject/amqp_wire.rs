@@ -3,20 +3,29 @@
 //! A read returns with a whole message or a method; heartbeats and parts of messages only count as received, so that
 //! whoever waits here does not get to run for them (`drain_events` in py-amqp's `connection.py`). `SO_RCVTIMEO` ends a
 //! read that has got less than a frame's header; after the header py-amqp reads on for as long as it takes (`_read` in
-//! `transport.py`). Left out: what the arrivals mean, which is the consumer's.
+//! `transport.py`).
+//!
+//! Behind TLS py-amqp reads otherwise. Its socket keeps the connect timeout, which was meant for the handshake, as a timeout of
+//! its own (`SSLTransport._setup_transport`): it is non-blocking from then on, each read and each write waits in `poll` for so
+//! long and no longer, in the middle of a frame too, and `SO_RCVTIMEO` does nothing. Without a connect timeout Python's `ssl`
+//! reads on through every `EAGAIN`, and nothing bounds it. Left out: what the arrivals mean, which is the consumer's.
 
 use super::amqp_frames::{Decoder, Malformed, encode};
 use super::causes;
 use super::report::Reporter;
+use super::tls::Records;
 use crate::events::{Cause, How};
 use crate::units::Offset;
 use amq_protocol::frame::AMQPFrame;
 use amq_protocol::protocol::{AMQPClass, basic, channel, connection};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
 use socket2::Socket;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 use thiserror::Error;
 
 /// The one channel.
@@ -56,6 +65,10 @@ pub(super) struct Line {
     socket: Mutex<Socket>,
     sent: AtomicU64,
     received: AtomicU64,
+    /// Where the connection is encrypted.
+    tls: Option<Records>,
+    /// How long each read and write waits, where the socket has a timeout of its own.
+    waits: OnceLock<Duration>,
 }
 
 impl Line {
@@ -70,9 +83,47 @@ impl Line {
     /// The socket's.
     pub fn send(&self, frame: &AMQPFrame) -> Result<(), Failure> {
         let bytes = encode(frame).map_err(Failure::Unexpected)?;
-        self.socket.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes)?;
+        self.write(&bytes)?;
         self.sent.fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    /// Writes bytes, in records where there are such, and what the records' own protocol has to say.
+    fn write(&self, plain: &[u8]) -> io::Result<()> {
+        // Held from the sealing on: records have an order.
+        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let sealed;
+        let mut rest = match &self.tls {
+            None => plain,
+            Some(tls) => {
+                sealed = tls.seal(plain)?;
+                &sealed
+            }
+        };
+        let Some(limit) = self.waits.get() else { return socket.write_all(rest) };
+        while !rest.is_empty() {
+            match socket.write(rest) {
+                Ok(length) => rest = &rest[length..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    wait(&*socket, PollFlags::POLLOUT, *limit)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits until the socket is ready.
+///
+/// # Errors
+/// `EAGAIN` when the time is over.
+fn wait(socket: &impl AsFd, what: PollFlags, limit: Duration) -> io::Result<()> {
+    match ppoll(&mut [PollFd::new(socket.as_fd(), what)], Some(limit.into()), None) {
+        Ok(0) => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
     }
 }
 
@@ -110,6 +161,8 @@ pub(super) struct Wire {
     reporter: Reporter,
     /// Until the handshake is done: when it has to be.
     deadline: Option<Offset>,
+    /// The broker has said in the records' own protocol that nothing more comes.
+    over: bool,
 }
 
 impl Wire {
@@ -117,11 +170,35 @@ impl Wire {
     ///
     /// # Errors
     /// When the socket can't be duplicated.
-    pub fn new(socket: Socket, frame_max: u32, reporter: Reporter, deadline: Option<Offset>) -> io::Result<Self> {
-        let line =
-            Line { socket: Mutex::new(socket.try_clone()?), sent: AtomicU64::new(0), received: AtomicU64::new(0) };
+    pub fn new(
+        socket: Socket,
+        frame_max: u32,
+        reporter: Reporter,
+        deadline: Option<Offset>,
+        tls: Option<Records>,
+    ) -> io::Result<Self> {
+        let line = Line {
+            socket: Mutex::new(socket.try_clone()?),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            tls,
+            waits: OnceLock::new(),
+        };
         let decoder = Decoder::new(frame_max);
-        Ok(Self { socket, line: Arc::new(line), decoder, partial: None, reporter, deadline })
+        Ok(Self { socket, line: Arc::new(line), decoder, partial: None, reporter, deadline, over: false })
+    }
+
+    /// The handshake of TLS, where the connection is encrypted.
+    ///
+    /// # Errors
+    /// The socket's, or what is wrong with the broker's certificate.
+    pub fn encrypt(&mut self) -> Result<(), Failure> {
+        while self.line.tls.as_ref().is_some_and(Records::shakes_hands) {
+            self.line.write(&[])?;
+            self.receive()?;
+        }
+        // The last word of the handshake is the client's.
+        if self.line.tls.is_some() { Ok(self.line.write(&[])?) } else { Ok(()) }
     }
 
     /// The sending half.
@@ -139,13 +216,23 @@ impl Wire {
         self.decoder.limit(frame_max);
     }
 
-    /// The handshake is done: from here on `SO_RCVTIMEO` bounds the reads, or nothing.
+    /// The handshake is done: from here on `SO_RCVTIMEO` bounds the reads, or nothing; behind TLS the connect timeout does.
     ///
     /// # Errors
     /// The kernel's, for a value out of its range.
-    pub fn read_for_ever(&mut self, read_timeout: Option<std::time::Duration>) -> io::Result<()> {
+    pub fn read_for_ever(
+        &mut self,
+        read_timeout: Option<Duration>,
+        connect_timeout: Option<Duration>,
+    ) -> io::Result<()> {
         self.deadline = None;
-        self.socket.set_read_timeout(read_timeout)
+        self.socket.set_read_timeout(read_timeout)?;
+        if let Some(limit) = connect_timeout.filter(|_| self.line.tls.is_some()) {
+            self.socket.set_nonblocking(true)?;
+            // Set once, here.
+            let _ = self.line.waits.set(limit);
+        }
+        Ok(())
     }
 
     /// Sends a method on the channel (0 for those of the connection).
@@ -196,23 +283,42 @@ impl Wire {
             }
             self.socket.set_read_timeout(Some(left))?;
         }
+        if self.over {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        if let Some(limit) = self.line.waits.get() {
+            wait(&self.socket, PollFlags::POLLIN, *limit)?;
+        }
         let mut buffer = [0; 8192];
         match self.socket.read(&mut buffer) {
             Ok(0) => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-            Ok(length) => {
-                self.decoder.feed(&buffer[..length]);
-                Ok(())
-            }
+            Ok(length) => self.take_in(&buffer[..length]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(error)
-                if error.raw_os_error() == Some(libc::EAGAIN)
-                    && self.deadline.is_none()
-                    && self.decoder.inside_a_frame() =>
-            {
-                Ok(())
-            }
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && self.reads_on() => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether a read that timed out is simply begun again.
+    fn reads_on(&self) -> bool {
+        self.deadline.is_none() && (self.line.tls.is_some() || self.decoder.inside_a_frame())
+    }
+
+    /// What came over the wire.
+    fn take_in(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let line = self.line.clone();
+        let Some(tls) = &line.tls else {
+            self.decoder.feed(bytes);
+            return Ok(());
+        };
+        let opened = tls.open(bytes);
+        // An alert, or an answer to the broker's records; whatever was wrong is told all the same.
+        let answered = line.write(&[]);
+        let (plain, over) = opened?;
+        answered?;
+        self.decoder.feed(&plain);
+        self.over = over;
+        if over && plain.is_empty() { self.receive() } else { Ok(()) }
     }
 
     fn take(&mut self, frame: AMQPFrame) -> Result<Option<Arrival>, Failure> {

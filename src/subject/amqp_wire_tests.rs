@@ -19,7 +19,7 @@ fn reporter() -> Reporter {
 
 fn pair() -> (Wire, Socket) {
     let (own, broker) = Socket::pair(Domain::UNIX, Type::STREAM, None).unwrap();
-    (Wire::new(own, 4096, reporter(), None).unwrap(), broker)
+    (Wire::new(own, 4096, reporter(), None, None).unwrap(), broker)
 }
 
 fn deliver() -> AMQPFrame {
@@ -63,7 +63,7 @@ fn a_message_is_whole_or_not_there_and_heartbeats_only_count() {
 #[test]
 fn a_read_timeout_ends_a_read_that_has_no_header_and_no_other() {
     let (mut wire, mut broker) = pair();
-    wire.read_for_ever(Some(Duration::from_millis(20))).unwrap();
+    wire.read_for_ever(Some(Duration::from_millis(20)), None).unwrap();
     let is_timeout = |failure: Failure| failure.cause(How::ReadTimeout).how == How::ReadTimeout;
     assert!(is_timeout(wire.receive().unwrap_err()));
     let bytes = encode(&deliver()).unwrap();
@@ -150,6 +150,7 @@ fn wishes(heartbeat_s: u16) -> Wishes<'static> {
         heartbeat_s,
         frame_max: 4096,
         queue: "q",
+        durable: false,
         tag: "t".into(),
         prefetch: Some(4),
     }

@@ -23,6 +23,8 @@ pub(super) fn of_io(error: &io::Error, eagain: How) -> Cause {
     let how = match (error.raw_os_error(), error.kind()) {
         (Some(libc::EAGAIN), _) => eagain,
         (Some(_), _) => How::Errno,
+        // std has no kind for what the resolver says.
+        (None, _) if error.to_string().starts_with("failed to lookup address") => How::Resolver,
         (None, io::ErrorKind::TimedOut) => How::ConnectTimeout,
         // std and redis say UnexpectedEof; lapin calls a read of nothing ConnectionAborted.
         (None, io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionAborted) => How::Eof,

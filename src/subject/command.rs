@@ -4,12 +4,13 @@
 //! message on a socket of the run, which options its sockets have is read through duplicates of its descriptors. What is
 //! left out: its connections' lives, which the engine follows from outside.
 
+use super::account::{self, Account};
 use super::attempts::Trial;
 use super::report::Reporter;
 use super::socket;
 use crate::clients::Program;
 use crate::events::{EffectiveOptions, How, Kind, Tuple};
-use crate::host::process::{Launch, Process, Stream, descriptor_of, pidfd_open};
+use crate::host::process::{Launch, Process, Stream, descriptor_of, on_end, pidfd_open};
 use crate::host::procfs;
 use crate::scenario::ReadyWhen;
 use crate::units::{TrialId, hide_secrets};
@@ -18,8 +19,9 @@ use socket2::SockRef;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -36,28 +38,43 @@ pub(super) struct Running {
     effects: std::path::PathBuf,
     trial: TrialId,
     reporter: Reporter,
+    /// Whether it was there before, and stays.
+    attached: bool,
 }
 
 impl Running {
     /// Starts it. Everything that it says and does is reported by threads that end with it.
     pub fn start(trial: Trial, program: Program) -> io::Result<Self> {
+        if let Some(root) = program.attached {
+            let (id, reporter) = (trial.id, trial.reporter.clone());
+            let ended =
+                move || trial.event(Kind::SubjectExited { status: "its container\'s main process ended".into() });
+            on_end(root, ended)?;
+            return Ok(Self { root, effects: program.effects, trial: id, reporter, attached: true });
+        }
         if let Some(dir) = program.effects.parent() {
             fs::create_dir_all(dir)?;
         }
         let proofs = UnixDatagram::bind(&program.effects)?;
         let log = Arc::new(Mutex::new(open_log(&program.log)?));
+        let account = account::find(&program.user)?;
+        if account.is_some() {
+            // Whoever it is may prove that it worked.
+            fs::set_permissions(&program.effects, fs::Permissions::from_mode(0o777))?;
+        }
         let (name, args) = program.argv.split_first().ok_or_else(|| io::Error::other("an empty command"))?;
         let mut launch = Launch::new(name).args(args);
         // Nothing of the machine's own configuration reaches it.
         launch.only_env = true;
-        launch.env = environment(&program);
+        launch.env = environment(&program, account.as_ref());
+        launch.user = account.as_ref().map(|account| (account.user, account.group));
         launch.cwd = program.cwd.clone().or_else(|| program.effects.parent().map(Path::to_path_buf));
         (launch.stdout, launch.stderr) = (Stream::Pipe, Stream::Pipe);
         let mut process = launch
             .spawn()
             .map_err(|error| io::Error::new(error.kind(), format!("`{name}` can't be started: {error}")))?;
         let (effects, reporter) = (program.effects.clone(), trial.reporter.clone());
-        let running = Self { root: process.pid(), effects, trial: trial.id, reporter };
+        let running = Self { root: process.pid(), effects, trial: trial.id, reporter, attached: false };
         let streams: [Option<Box<dyn Read + Send>>; 2] = [
             process.take_stdout().map(|out| Box::new(out) as Box<dyn Read + Send>),
             process.take_stderr().map(|err| Box::new(err) as Box<dyn Read + Send>),
@@ -76,6 +93,9 @@ impl Running {
 
     /// Ends the whole tree at once: whoever is blocked on a frozen peer would not hear a gentler word.
     pub fn end(&self) {
+        if self.attached {
+            return;
+        }
         let used = procfs::tree_usage(self.root);
         if used.processes > 0 {
             let kind = Kind::Used { cpu_ms: used.cpu_ms, peak_rss_kib: used.peak_rss_kib, processes: used.processes };
@@ -114,8 +134,9 @@ fn options_in(pid: u32, tuple: Tuple) -> Option<EffectiveOptions> {
     None
 }
 
-fn environment(program: &Program) -> Vec<(String, std::ffi::OsString)> {
-    let home = program.effects.parent().map(|dir| dir.as_os_str().to_os_string()).unwrap_or_default();
+fn environment(program: &Program, account: Option<&Account>) -> Vec<(String, std::ffi::OsString)> {
+    let home = account.and_then(|account| account.home.clone()).map(PathBuf::into_os_string);
+    let home = home.or_else(|| program.effects.parent().map(|dir| dir.as_os_str().to_os_string())).unwrap_or_default();
     let mut all: Vec<(String, std::ffi::OsString)> = vec![
         ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
         ("LANG".into(), "C.UTF-8".into()),
@@ -241,6 +262,8 @@ mod tests {
             words: adapter.words,
             effects: "/x".into(),
             log: "/y".into(),
+            user: String::new(),
+            attached: None,
         };
         let line = |cause: &str| {
             format!("consumer: Connection to broker lost. Trying to re-establish the connection... ({cause})")

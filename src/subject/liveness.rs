@@ -7,7 +7,7 @@
 use super::attempts::Trial;
 use super::protocol::Beats;
 use super::redis_client::login;
-use crate::reaper::worker_name;
+use crate::reaper::TaskId;
 use crate::scenario::LivenessStore;
 use crate::units::iso_8601;
 use redis::{Client, Connection, ConnectionAddr, IntoConnectionInfo, RedisResult};
@@ -55,7 +55,7 @@ fn value(trial: &Trial) -> String {
     let task = trial.current.task().map(|message| format!("{}.{message}", trial.id));
     let now = trial.reporter.wall_of(trial.reporter.now());
     serde_json::json!({
-        "worker_id": worker_name(trial.id),
+        "worker_id": &trial.worker,
         "last_heartbeat_at": iso_8601(now),
         "current_task_id": task,
         "status": if task.is_some() { "busy" } else { "idle" },
@@ -69,7 +69,7 @@ fn to_redis(trial: &Trial, beats: &Beats, link: &mut Option<Connection>) -> Redi
             Some(open) => open,
             None => link.insert(connect(beats)?),
         };
-        let key = format!("worker:{}", worker_name(trial.id));
+        let key = format!("worker:{}", trial.worker);
         let ttl_ms = u64::try_from(beats.rule.ttl.as_millis()).unwrap_or(u64::MAX);
         redis::cmd("SET").arg(key).arg(value(trial)).arg("PX").arg(ttl_ms).query(connection)
     };
@@ -94,5 +94,6 @@ fn connect(beats: &Beats) -> RedisResult<Connection> {
 
 fn to_table(trial: &Trial) -> Result<(), String> {
     let Some(tasks) = &trial.tasks else { return Err("there is no task store".to_string()) };
-    tasks.beat(trial.id, trial.current.task(), trial.reporter.now()).map_err(|e| e.to_string())
+    let task = trial.current.task().map(|message| TaskId { trial: trial.id, message });
+    tasks.beat(&trial.worker, task, trial.reporter.now()).map_err(|e| e.to_string())
 }

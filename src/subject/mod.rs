@@ -6,23 +6,28 @@
 //! which it was written. What is left out: starting, ending and watching these processes, and any judgement of what
 //! they say.
 
+mod account;
 mod amqp;
 mod amqp_blocking;
 mod amqp_frames;
 mod amqp_handshake;
 mod amqp_heartbeat;
+mod amqp_stream;
 mod amqp_ticker;
 mod amqp_wire;
 mod attempts;
 mod causes;
 mod child;
 mod command;
+mod halt;
+mod kombu;
 mod lapin_client;
 mod liveness;
 mod message;
 mod peer;
 mod producer;
 pub mod protocol;
+mod provider;
 mod proxy;
 mod proxy_manners;
 mod publish_amqp;
@@ -30,6 +35,7 @@ mod publish_redis;
 mod reaper_process;
 mod redis_client;
 mod report;
+mod resolver;
 mod schedule;
 pub mod socket;
 mod stop;
@@ -37,10 +43,14 @@ mod subject_process;
 mod tasks;
 mod tcp_reader;
 mod tcp_writer;
+mod tls;
+mod topology;
 
+pub use proxy::SILENT;
 pub use proxy_manners::{SWALLOWS, WITHHOLDS};
+pub use resolver::{Answers, Entry};
 
-/// The consumers under test: `halfopen __subject --zero-ns N [--store PATH]`. Returns the exit status.
+/// The consumers under test: `halfopen __subject --zero-ns N [--store PATH] [--provider SOCKET]`. Returns the exit status.
 #[must_use]
 pub fn subject_main(args: &[String]) -> i32 {
     subject_process::main(args)
@@ -67,12 +77,26 @@ pub fn relay_main(args: &[String]) -> i32 {
     proxy::relay_main(args)
 }
 
+/// The name server of a run, which listens before it says hello:
+/// `halfopen __resolver --zero-ns N --listen ADDRESS:PORT --entries FILE`. Returns the exit status.
+#[must_use]
+pub fn resolver_main(args: &[String]) -> i32 {
+    resolver::main(args)
+}
+
 /// The far end of bare TCP subjects: `halfopen __peer --zero-ns N [--listen ADDRESS:PORT]`. Returns the exit status.
 ///
 /// It listens before it says hello, on `0.0.0.0:7000` unless told otherwise, and a note names the address.
 #[must_use]
 pub fn peer_main(args: &[String]) -> i32 {
     peer::main(args)
+}
+
+/// The external provider at which effects are made, which listens before it says hello:
+/// `halfopen __provider --zero-ns N --provider SOCKET`. Returns the exit status.
+#[must_use]
+pub fn provider_main(args: &[String]) -> i32 {
+    provider::main(args)
 }
 
 /// The scheduler that fails what was queued for too long: `halfopen __reaper --zero-ns N --store PATH`. Returns the exit

@@ -66,6 +66,8 @@ impl Role for Process {
             | Command::Republish { trial, .. }
             | Command::Inspect { trial, .. }
             | Command::Fill { trial }
+            | Command::HaltAt { trial, .. }
+            | Command::GoOn { trial }
             | Command::Call { trial } => {
                 self.peer.reporter.note(format!("the peer takes no orders for trial {trial}: clients call on it"));
             }

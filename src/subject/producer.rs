@@ -30,12 +30,12 @@ struct Producer {
 impl Role for Producer {
     fn command(&mut self, command: Command) {
         let result: io::Result<()> = match command {
-            Command::Publish { trial, broker, target, interval, task, second_consumer } => match broker {
+            Command::Publish { trial, broker, target, interval, task, routing, second_consumer } => match broker {
                 BrokerKind::Rabbitmq => {
-                    self.amqp.publish(trial, target, interval, task, second_consumer);
+                    self.amqp.publish(trial, target, interval, task, *routing, second_consumer);
                     Ok(())
                 }
-                BrokerKind::Redis => self.redis.publish(trial, target, interval, task),
+                BrokerKind::Redis => self.redis.publish(trial, target, interval, task, routing),
                 BrokerKind::None => Err(io::Error::other("bare TCP has no queue to publish to")),
             },
             Command::Close { trial } => {
@@ -50,6 +50,9 @@ impl Role for Producer {
             Command::Open { trial, .. } => Err(io::Error::other(format!("a producer opens no client (trial {trial})"))),
             Command::Inspect { trial, .. } => Err(io::Error::other(format!("a producer is no client (trial {trial})"))),
             Command::Fill { trial } => Err(io::Error::other(format!("a producer fills no window (trial {trial})"))),
+            Command::HaltAt { trial, .. } | Command::GoOn { trial } => {
+                Err(io::Error::other(format!("a producer does no work (trial {trial})")))
+            }
             Command::Call { trial } => Err(io::Error::other(format!("a producer makes no call (trial {trial})"))),
             Command::Quit => Ok(()),
         };

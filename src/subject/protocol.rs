@@ -6,11 +6,13 @@
 
 use crate::clients::{Message, Program};
 use crate::events::{Event, Tuple};
-use crate::scenario::{BrokerKind, LivenessRule, ReaperSettings, Settings};
+use crate::scenario::{BrokerKind, Delivery, Job, LivenessRule, ReaperSettings, Settings, Trigger, job_of};
 use crate::units::{Offset, TrialId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::io;
+use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where a connection goes and how it logs in.
@@ -26,10 +28,35 @@ pub struct Target {
     pub db: u32,
     /// Queue (RabbitMQ) or list (Redis) of this trial; unused by bare TCP.
     pub queue: String,
+    /// Whether that queue, and the messages in it, outlive the broker.
+    #[serde(default)]
+    pub durable: bool,
     /// Login; empty for none.
     pub user: String,
     /// Password; empty for none. Never written to a run directory.
     pub password: String,
+    /// The authority's certificate by which the broker's is checked, where the connection is encrypted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+    /// The name by which the client looks the broker's address up, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+impl Target {
+    /// The server's address, by its name where it has one: for as long as the system's resolver takes.
+    ///
+    /// # Errors
+    /// The resolver's.
+    pub fn look_up(&self) -> io::Result<SocketAddrV4> {
+        let Some(name) = &self.name else { return Ok(self.server) };
+        let found = (name.as_str(), self.server.port()).to_socket_addrs()?;
+        let v4 = |address| match address {
+            SocketAddr::V4(address) => Some(address),
+            SocketAddr::V6(_) => None,
+        };
+        found.into_iter().find_map(v4).ok_or_else(|| io::Error::other("the name has no address"))
+    }
 }
 
 fn root_vhost() -> String {
@@ -47,6 +74,38 @@ pub struct Task {
     pub first_due: Option<Offset>,
 }
 
+/// What kinds of work a trial's messages stand for, and how they get to their consumers.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Routing {
+    /// The kinds of work, in turns; none: all are alike.
+    pub jobs: Vec<Job>,
+    /// The arm's options.
+    pub delivery: Delivery,
+    /// How many messages there are; `None` is without end.
+    pub count: Option<u64>,
+}
+
+impl Routing {
+    /// The job of a message; `None` where there are none.
+    #[must_use]
+    pub fn job_of(&self, message: u64) -> Option<&Job> {
+        job_of(&self.jobs, message)
+    }
+
+    /// Whether there is a message of this number.
+    #[must_use]
+    pub fn has(&self, message: u64) -> bool {
+        self.count.is_none_or(|count| message < count)
+    }
+
+    /// Whether a consumer has to say which queue a message came out of.
+    #[must_use]
+    pub fn has_routes(&self) -> bool {
+        self.delivery.routes_at_all(&self.jobs)
+    }
+}
+
 /// How a worker gives signs of life.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beats {
@@ -54,6 +113,15 @@ pub struct Beats {
     pub rule: LivenessRule,
     /// The Redis, as this client reaches it; unused where the signs are in the task store.
     pub target: Target,
+}
+
+/// Which of a trial's workers it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Worker {
+    /// Its name; empty for the trial's own.
+    pub name: String,
+    /// The number of its first connection.
+    pub first_attempt: u32,
 }
 
 /// Engine to child.
@@ -74,9 +142,15 @@ pub enum Command {
         /// The program to start, for a subject that is one of somebody else's.
         #[serde(default)]
         program: Option<Box<Program>>,
+        /// The kinds of work.
+        #[serde(default)]
+        jobs: Vec<Job>,
         /// How its worker gives signs of life, where a reaper goes by them.
         #[serde(default)]
         beats: Option<Box<Beats>>,
+        /// The name of its worker, and the number of its first connection: a worker that is started again goes on counting.
+        #[serde(default)]
+        worker: Worker,
     },
     /// Subject: say which options the kernel has for a connection of this trial's program.
     Inspect {
@@ -89,6 +163,20 @@ pub enum Command {
     },
     /// Subject: a bare TCP writer whose peer does not read may begin to fill the peer's window.
     Fill {
+        /// The trial.
+        trial: TrialId,
+    },
+    /// Subject: the trial's worker stops at this point of the next task that it begins, says so and waits.
+    HaltAt {
+        /// The trial.
+        trial: TrialId,
+        /// The point.
+        point: Trigger,
+        /// From then on.
+        from: Offset,
+    },
+    /// Subject: the trial's worker goes on.
+    GoOn {
         /// The trial.
         trial: TrialId,
     },
@@ -110,6 +198,9 @@ pub enum Command {
         /// What the messages are, where they are more than their numbers.
         #[serde(default)]
         task: Option<Task>,
+        /// The kinds of work, and where they go.
+        #[serde(default)]
+        routing: Box<Routing>,
         /// Whether a second, healthy consumer is to be on the queue.
         #[serde(default)]
         second_consumer: bool,
@@ -121,7 +212,7 @@ pub enum Command {
         /// The message.
         message: u64,
     },
-    /// Reaper: sweep the task store from now on.
+    /// Reaper, or a subject whose worker has one inside: sweep the task store from now on.
     Reap {
         /// What is too old, and how often to look.
         settings: ReaperSettings,
@@ -130,6 +221,9 @@ pub enum Command {
         /// Where the workers' keys are, where they are in Redis: a URL with the run's password.
         #[serde(default)]
         redis: Option<String>,
+        /// The tasks of this trial alone.
+        #[serde(default)]
+        only: Option<TrialId>,
     },
     /// Any: end this trial's connection without a further report and without reconnecting.
     Close {
@@ -174,8 +268,17 @@ mod tests {
     #[test]
     fn commands_survive_the_line() {
         let server = "10.128.128.1:5672".parse().unwrap();
-        let target =
-            Target { server, vhost: "/".into(), db: 0, queue: "q".into(), user: "u\n".into(), password: "p".into() };
+        let target = Target {
+            server,
+            vhost: "/".into(),
+            db: 0,
+            queue: "q".into(),
+            durable: true,
+            user: "u\n".into(),
+            password: "p".into(),
+            ca_file: Some("/run/ca.pem".into()),
+            name: Some("broker-1.halfopen.test".into()),
+        };
         let settings = Settings {
             subject: SubjectKind::Lapin,
             connect_timeout: Setting::After(Duration::from_millis(1500)),
@@ -188,13 +291,18 @@ mod tests {
             ack: None,
             frame_max: None,
             peer_reads: false,
+            tls: true,
             ping: None,
             link: None,
             heartbeat_thread: None,
             sync_call: None,
+            worker_id: None,
+            begins: None,
+            effects: None,
             sysctl: [("tcp_retries2".to_string(), 5)].into(),
             client: serde_json::Map::new(),
             command: None,
+            delivery: crate::scenario::Delivery::default(),
         };
         let load_interval = Some(Duration::from_micros(333_333));
         for command in [
@@ -204,15 +312,18 @@ mod tests {
                 settings: Box::new(settings),
                 load_interval,
                 program: None,
+                jobs: vec![Job { priority: 3, ..Job::default() }],
                 beats: Some(Box::new(Beats {
                     rule: LivenessRule {
                         store: LivenessStore::Redis,
                         period: Duration::from_secs(30),
                         ttl: Duration::from_secs(90),
                         processing: Duration::from_secs(1200),
+                        grace: Duration::ZERO,
                     },
                     target: target.clone(),
                 })),
+                worker: Worker { name: "w-2".into(), first_attempt: 3 },
             },
             Command::Publish {
                 trial: 2,
@@ -220,6 +331,7 @@ mod tests {
                 target,
                 interval: Duration::from_secs(1),
                 task: Some(Task { message: Message::Celery("t".into()), declare: true, first_due: Some(Offset(7)) }),
+                routing: Box::default(),
                 second_consumer: true,
             },
             Command::Inspect { trial: 5, attempt: 2, tuple: Tuple { local: server, peer: server } },
@@ -233,10 +345,14 @@ mod tests {
                     store: TaskStoreKind::Postgres,
                     liveness: None,
                     reapers: 2,
+                    inside_the_worker: false,
                 },
                 first: Duration::from_micros(1),
                 redis: None,
+                only: Some(4),
             },
+            Command::HaltAt { trial: 5, point: Trigger::AfterEffect, from: Offset(8) },
+            Command::GoOn { trial: 5 },
             Command::Call { trial: 5 },
             Command::Close { trial: 3 },
             Command::Quit,

@@ -13,6 +13,7 @@ use crate::clients::RoleReader;
 use crate::events::{Kind, Source};
 use crate::host::clock::Clock;
 use crate::host::process::{Launch, Process, Stream};
+use crate::host::procfs;
 use crate::scenario::BrokerKind;
 use crate::units::TrialId;
 use socket2::SockRef;
@@ -29,6 +30,10 @@ pub(super) fn main(args: &[String]) -> i32 {
     child::run(args, Source::Peer, &[], |reporter| {
         let needed = |name: &str| flag(args, name).ok_or_else(|| io::Error::other(format!("{name} is needed")));
         let wrong = |_| io::Error::other("not an address");
+        if args.iter().any(|arg| arg == "--silent") {
+            // Whoever looks from outside sees it by the name.
+            procfs::rename(SILENT)?;
+        }
         // Before hello: the first client that looks for it finds it.
         let listener = TcpListener::bind(needed("--listen")?.parse::<SocketAddrV4>().map_err(wrong)?)?;
         let acceptor = Acceptor {
@@ -36,6 +41,7 @@ pub(super) fn main(args: &[String]) -> i32 {
             upstream: needed("--upstream")?.parse().map_err(wrong)?,
             queue: needed("--queue")?.to_string(),
             zero_ns: needed("--zero-ns")?.to_string(),
+            silent: args.iter().any(|arg| arg == "--silent"),
             reporter: reporter.clone(),
         };
         thread::Builder::new().name("accept".into()).spawn(move || acceptor.serve(&listener))?;
@@ -58,17 +64,39 @@ struct Acceptor {
     upstream: SocketAddrV4,
     queue: String,
     zero_ns: String,
+    silent: bool,
     reporter: Reporter,
 }
 
+/// The name of a process that accepts connections and never says a word.
+pub const SILENT: &str = "silent";
+
 impl Acceptor {
     fn serve(&self, listener: &TcpListener) {
+        if self.silent {
+            return self.stay_silent(listener);
+        }
         let mut relays: Vec<Process> = Vec::new();
         for client in listener.incoming() {
             relays.retain_mut(|relay| matches!(relay.try_wait(), Ok(None)));
             match client.and_then(|client| self.relay(client.into())) {
                 Ok(relay) => relays.push(relay),
                 Err(error) => self.reporter.note(format!("proxy of trial {}: {error}", self.trial)),
+            }
+        }
+    }
+
+    /// Accepts, tells of it, reads what comes and says nothing, until the client gives the connection up.
+    fn stay_silent(&self, listener: &TcpListener) {
+        for (attempt, client) in (0..).zip(listener.incoming()) {
+            let begun = client.and_then(|client| {
+                let tuple = socket::tuple_of(SockRef::from(&client))?.reversed();
+                self.reporter.event(self.reporter.now(), self.trial, Kind::Connected { attempt, tuple });
+                let (trial, reporter) = (self.trial, self.reporter.clone());
+                thread::Builder::new().spawn(move || hear_out(client, trial, &reporter))
+            });
+            if let Err(error) = begun {
+                self.reporter.note(format!("silence of trial {}: {error}", self.trial));
             }
         }
     }
@@ -82,6 +110,25 @@ impl Acceptor {
         // Its few short lines go where the acceptor's go, each in one write.
         (launch.stdout, launch.stderr) = (Stream::Inherit, Stream::Inherit);
         launch.spawn()
+    }
+}
+
+/// Reads to the end. The first bytes are the proof that somebody waits for an answer.
+fn hear_out(mut client: TcpStream, trial: TrialId, reporter: &Reporter) {
+    let mut buffer = [0; 4096];
+    let mut heard = 0;
+    while let Ok(length @ 1..) = client.read(&mut buffer) {
+        if heard == 0 {
+            // The first byte of a record that carries a handshake (RFC 8446, 5.1).
+            let holds = buffer[0] == 22;
+            let what = format!("{length} bytes of a handshake of TLS were read, and nothing is said");
+            reporter.event(reporter.now(), trial, Kind::Proof { what, holds });
+        }
+        heard += length;
+    }
+    // An end of its own would tell the client something: it stays as it is until the process ends.
+    loop {
+        thread::park();
     }
 }
 

@@ -3,16 +3,19 @@
 use super::amqp::{self, FRAME_MAX, Wishes};
 use super::causes;
 use super::message;
-use super::protocol::{Target, Task};
+use super::protocol::{Routing, Target, Task};
 use super::report::Reporter;
 use super::schedule::Schedule;
 use super::stop::Stop;
 use super::tasks::TaskLog;
+use super::topology;
+use crate::clients::Message;
 use crate::events::Kind;
 use crate::units::{Offset, TrialId};
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
+use futures::StreamExt;
+use lapin::options::{BasicConsumeOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
-use lapin::{BasicProperties, Channel, Confirmation, Connection, PublisherConfirm};
+use lapin::{Channel, Confirmation, Connection, PublisherConfirm};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddrV4;
@@ -21,6 +24,8 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
+/// AMQP's delivery mode of a message that is written to disk.
+const PERSISTENT: u8 = 2;
 /// Between two attempts to reach a broker that is gone.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Between two questions whether a queue is there.
@@ -45,16 +50,31 @@ pub(super) struct Publisher {
 impl Publisher {
     pub fn start(reporter: Reporter, tasks: Option<TaskLog>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        Ok(Self { reporter, tasks, runtime: Some(runtime), links: HashMap::new(), beside: HashMap::new(), trials: HashMap::new() })
+        Ok(Self {
+            reporter,
+            tasks,
+            runtime: Some(runtime),
+            links: HashMap::new(),
+            beside: HashMap::new(),
+            trials: HashMap::new(),
+        })
     }
 
-    pub fn publish(&mut self, trial: TrialId, target: Target, interval: Duration, task: Option<Task>, second: bool) {
+    pub fn publish(
+        &mut self,
+        trial: TrialId,
+        target: Target,
+        interval: Duration,
+        task: Option<Task>,
+        routing: Routing,
+        second: bool,
+    ) {
         self.close(trial);
         let host = (target.server, target.vhost.clone());
         let beside = second.then(|| self.beside.entry(host.clone()).or_default().clone());
         let link = self.links.entry(host).or_default().clone();
         let (stop, reporter, tasks) = (Stop::default(), self.reporter.clone(), self.tasks.clone());
-        let numbered = Arc::new(Numbered { trial, target, interval, task, link, stop, reporter, tasks });
+        let numbered = Arc::new(Numbered { trial, target, interval, task, routing, link, stop, reporter, tasks });
         self.trials.insert(trial, numbered.clone());
         if let Some(runtime) = &self.runtime {
             if let Some(link) = beside {
@@ -145,6 +165,7 @@ struct Numbered {
     target: Target,
     interval: Duration,
     task: Option<Task>,
+    routing: Routing,
     link: Arc<Link>,
     stop: Stop,
     reporter: Reporter,
@@ -152,14 +173,14 @@ struct Numbered {
 }
 
 impl Numbered {
-    async fn run(&self) {
+    async fn run(self: Arc<Self>) {
         tokio::select! {
             () = self.stop.stopped() => {}
             () = self.publish_for_ever() => {}
         }
     }
 
-    async fn publish_for_ever(&self) {
+    async fn publish_for_ever(self: &Arc<Self>) {
         let mut message = 0;
         loop {
             let channel = self.link.channel(&self.target, &self.reporter).await;
@@ -170,10 +191,16 @@ impl Numbered {
         }
     }
 
-    async fn publish(&self, channel: &Channel, message: &mut u64) -> lapin::Result<()> {
+    async fn publish(self: &Arc<Self>, channel: &Channel, message: &mut u64) -> lapin::Result<()> {
         self.have_queue(channel).await?;
+        if self.routing.delivery.dead_letters {
+            self.count_dead_letters().await?;
+        }
         let mut schedule = Schedule::staggered(self.reporter.now(), self.interval, self.trial);
         loop {
+            if !self.routing.has(*message) {
+                self.stop.stopped().await;
+            }
             // A task with an ETA has to be in the worker's hands before the cut: it goes ahead of the schedule.
             let ahead = *message == 0 && self.task.as_ref().is_some_and(|task| task.first_due.is_some());
             if !ahead {
@@ -198,9 +225,9 @@ impl Numbered {
     async fn have_queue(&self, channel: &Channel) -> lapin::Result<()> {
         let queue = self.target.queue.as_str();
         match &self.task {
-            None => amqp::declare(channel, queue, false).await,
+            None => topology::declare(channel, queue, &self.routing, self.target.durable).await,
             // Clients declare their queues durable, and the first to declare decides.
-            Some(task) if task.declare => amqp::declare(channel, queue, true).await,
+            Some(task) if task.declare => topology::declare(channel, queue, &self.routing, true).await,
             // With arguments of its own, which nobody else has to know.
             Some(_) => self.await_queue(queue).await,
         }
@@ -228,31 +255,70 @@ impl Numbered {
     }
 
     async fn hand_over(&self, channel: &Channel, message: u64) -> lapin::Result<PublisherConfirm> {
-        let (payload, properties) = match &self.task {
-            None => (message.to_string(), BasicProperties::default()),
-            Some(task) => {
-                let due = task.first_due.filter(|_| message == 0).map(|due| self.reporter.wall_of(due));
-                let now_ms = self.reporter.wall_of(self.reporter.now()) / 1_000_000;
-                message::amqp(&task.message, self.trial, &self.target.queue, message, due, now_ms)
-            }
-        };
+        let number = Message::Text("{message}".to_string());
+        let form = self.task.as_ref().map_or(&number, |task| &task.message);
+        let due = self.task.as_ref().and_then(|task| task.first_due).filter(|_| message == 0);
+        let due = due.map(|due| self.reporter.wall_of(due));
+        let now_ms = self.reporter.wall_of(self.reporter.now()) / 1_000_000;
+        let (queue, job) = (self.target.queue.as_str(), self.routing.job_of(message));
+        let (payload, mut properties) = message::amqp(form, self.trial, queue, message, due, now_ms, job);
+        if self.target.durable {
+            properties = properties.with_delivery_mode(PERSISTENT);
+        }
         // Whoever else consumes knows the message by this, whatever its form is.
-        let properties = properties.with_message_id(message.to_string().into());
-        let (options, queue) = (BasicPublishOptions::default(), self.target.queue.as_str());
-        channel.basic_publish("".into(), queue.into(), options, payload.as_bytes(), properties).await
+        properties = properties.with_message_id(message.to_string().into());
+        let (exchange, key) = topology::address(queue, &self.routing, message);
+        let options = BasicPublishOptions::default();
+        channel.basic_publish(exchange.into(), key.into(), options, &payload, properties).await
     }
 
-    fn await_confirm(&self, message: u64, confirm: PublisherConfirm) {
+    /// Counts what consumers reject, until the link breaks: it is taken out of its queue and reported.
+    async fn count_dead_letters(&self) -> lapin::Result<()> {
+        let channel = {
+            let open = self.link.open.lock().await;
+            let Some((connection, _)) = open.as_ref() else { return Ok(()) };
+            connection.create_channel().await?
+        };
+        let queue = topology::dead_letters(&self.target.queue);
+        let options = BasicConsumeOptions { no_ack: true, ..BasicConsumeOptions::default() };
+        let mut dead = channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await?;
         let (reporter, trial) = (self.reporter.clone(), self.trial);
         tokio::spawn(async move {
-            if let Ok(Confirmation::Ack(_)) = confirm.await {
-                reporter.event(reporter.now(), trial, Kind::Confirmed { message });
+            // The channel lives as long as its consumer does.
+            let _channel = channel;
+            while let Some(Ok(letter)) = dead.next().await {
+                match message::number_in(&letter) {
+                    Some(message) => reporter.event(reporter.now(), trial, Kind::DeadLettered { message }),
+                    None => reporter.note(format!("trial {trial}: a dead letter without a number")),
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn await_confirm(self: &Arc<Self>, message: u64, confirm: PublisherConfirm) {
+        let own = self.clone();
+        tokio::spawn(async move {
+            let mut confirmed = matches!(confirm.await, Ok(Confirmation::Ack(_)));
+            // Whoever means a message to outlive the broker hands it over until it is confirmed. It may come twice then.
+            while !confirmed && own.target.durable && !own.stop.is_stopped() {
+                let channel = own.link.channel(&own.target, &own.reporter).await;
+                confirmed = match own.hand_over(&channel, message).await {
+                    Ok(confirm) => matches!(confirm.await, Ok(Confirmation::Ack(_))),
+                    Err(_) => false,
+                };
+                if !confirmed {
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+            if confirmed {
+                own.reporter.event(own.reporter.now(), own.trial, Kind::Confirmed { message });
             }
         });
     }
 
     /// The same message once more: its task is in the store already.
-    async fn again(&self, message: u64) {
+    async fn again(self: &Arc<Self>, message: u64) {
         let channel = self.link.channel(&self.target, &self.reporter).await;
         match self.hand_over(&channel, message).await {
             Ok(confirm) => self.await_confirm(message, confirm),

@@ -1,7 +1,8 @@
 //! Publishing to Redis: one thread and one connection a broker, `LPUSH` after `LPUSH` in the order of their deadlines.
 
+use super::kombu;
 use super::message;
-use super::protocol::{Target, Task};
+use super::protocol::{Routing, Target, Task};
 use super::redis_client::login;
 use super::report::Reporter;
 use super::schedule::Schedule;
@@ -27,9 +28,21 @@ const LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 
 enum Order {
-    Publish { trial: TrialId, queue: String, interval: Duration, form: Message, first_due: Option<Offset> },
-    Republish { trial: TrialId, message: u64 },
-    Close { trial: TrialId },
+    Publish {
+        trial: TrialId,
+        queue: String,
+        interval: Duration,
+        form: Message,
+        first_due: Option<Offset>,
+        routing: Box<Routing>,
+    },
+    Republish {
+        trial: TrialId,
+        message: u64,
+    },
+    Close {
+        trial: TrialId,
+    },
 }
 
 pub(super) struct Publisher {
@@ -50,11 +63,12 @@ impl Publisher {
         target: Target,
         interval: Duration,
         task: Option<Task>,
+        routing: Box<Routing>,
     ) -> io::Result<()> {
         let server = (target.server, target.db);
         let first_due = task.as_ref().and_then(|task| task.first_due);
         let form = task.map_or_else(|| Message::Text("{message}".to_string()), |task| task.message);
-        let order = Order::Publish { trial, queue: target.queue.clone(), interval, form, first_due };
+        let order = Order::Publish { trial, queue: target.queue.clone(), interval, form, first_due, routing };
         if let Entry::Vacant(place) = self.brokers.entry(server) {
             let (orders, receiver) = mpsc::channel();
             let worker = Worker::new(target, self.reporter.clone(), self.tasks.clone());
@@ -88,6 +102,7 @@ impl Publisher {
 struct Numbered {
     queue: String,
     form: Message,
+    routing: Box<Routing>,
     /// When the first message falls due, where it is a Celery task with an ETA; nanoseconds since 1970.
     first_due: Option<i64>,
     schedule: Schedule,
@@ -116,11 +131,11 @@ impl Worker {
                 None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match order {
-                Ok(Order::Publish { trial, queue, interval, form, first_due }) => {
+                Ok(Order::Publish { trial, queue, interval, form, first_due, routing }) => {
                     let first_due = first_due.map(|due| self.reporter.wall_of(due));
                     let schedule = Schedule::staggered(self.reporter.now(), interval, trial);
                     self.due.push(Reverse((schedule.due(), trial)));
-                    self.trials.insert(trial, Numbered { queue, form, first_due, schedule, next: 0 });
+                    self.trials.insert(trial, Numbered { queue, form, routing, first_due, schedule, next: 0 });
                 }
                 Ok(Order::Republish { trial, message }) => self.again(trial, message),
                 Ok(Order::Close { trial }) => drop(self.trials.remove(&trial)),
@@ -169,7 +184,9 @@ impl Worker {
                     numbered.schedule.skip_missed(self.reporter.now());
                 }
             }
-            self.due.push(Reverse((numbered.schedule.due(), trial)));
+            if numbered.routing.has(numbered.next) {
+                self.due.push(Reverse((numbered.schedule.due(), trial)));
+            }
         }
     }
 }
@@ -185,13 +202,19 @@ fn push(
 ) -> Result<(), String> {
     let queue = numbered.queue.as_str();
     let due = numbered.first_due.filter(|_| message == 0);
-    let body = message::redis(&numbered.form, trial, queue, message, due);
+    let job = numbered.routing.job_of(message);
+    let body = message::redis(&numbered.form, trial, queue, message, due, job);
+    // kombu's lists of a queue; what is no task of kombu's has one.
+    let list = match (&numbered.form, job) {
+        (Message::Celery(_), Some(job)) => kombu::list(queue, job.priority.into()),
+        _ => queue.to_string(),
+    };
     let mut pushed = || -> RedisResult<()> {
         let link = match connection {
             Some(link) => link,
             None => connection.insert(connect(target)?),
         };
-        redis::cmd("LPUSH").arg(queue).arg(&body).query(link)
+        redis::cmd("LPUSH").arg(&list).arg(&body).query(link)
     };
     pushed().map_err(|error| format!("LPUSH to {}: {error}", target.server))
 }

@@ -5,26 +5,23 @@ use super::protocol::Command;
 use super::report::Reporter;
 use super::tasks::STORE;
 use crate::events::{Kind, Source};
-use crate::reaper::{Place, Sweeper, Swept, TaskStore, TaskStoreError, Watch};
+use crate::reaper::{Place, Sweeper, Swept, TaskStore, Watch};
 use crate::scenario::ReaperSettings;
-use crate::units::Offset;
+use crate::units::{Offset, TrialId};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 pub(super) fn main(args: &[String]) -> i32 {
-    child::run(args, Source::Reaper, &[], |reporter| {
-        let path = flag(args, STORE).ok_or_else(|| io::Error::other("--store PLACE is needed: the task store"))?;
-        let place: Place = path.parse().map_err(io::Error::other)?;
-        Ok(Reaper { reporter: reporter.clone(), place, running: None })
-    })
+    child::run(args, Source::Reaper, &[], |reporter| Reaper::of_args(args, reporter))
 }
 
 /// Sweeps until it is told to end.
-type Sweeps = Box<dyn FnOnce(&Receiver<()>) -> Result<(), TaskStoreError> + Send>;
+type Sweeps = Box<dyn FnOnce(&Receiver<()>) + Send>;
 
-struct Reaper {
+/// A reaper, in a process of its own or in a worker's.
+pub(super) struct Reaper {
     reporter: Reporter,
     place: Place,
     /// Dropped, the sender ends the sweeps.
@@ -34,8 +31,8 @@ struct Reaper {
 impl Role for Reaper {
     fn command(&mut self, command: Command) {
         match command {
-            Command::Reap { settings, first, redis } => {
-                if let Err(error) = self.reap(settings, first, redis) {
+            Command::Reap { settings, first, redis, only } => {
+                if let Err(error) = self.reap(settings, first, redis, only) {
                     self.reporter.note(format!("reaper: {error}"));
                 }
             }
@@ -46,6 +43,8 @@ impl Role for Reaper {
             | Command::Republish { trial, .. }
             | Command::Fill { trial }
             | Command::Call { trial }
+            | Command::HaltAt { trial, .. }
+            | Command::GoOn { trial }
             | Command::Inspect { trial, .. } => {
                 self.reporter.note(format!("the reaper knows tasks only, no connection of trial {trial}"));
             }
@@ -54,7 +53,27 @@ impl Role for Reaper {
 }
 
 impl Reaper {
-    fn reap(&mut self, settings: ReaperSettings, first: Duration, redis: Option<String>) -> io::Result<()> {
+    /// Of the store that the arguments name.
+    ///
+    /// # Errors
+    /// When they name none.
+    pub fn of_args(args: &[String], reporter: &Reporter) -> io::Result<Self> {
+        let path = flag(args, STORE).ok_or_else(|| io::Error::other("--store PLACE is needed: the task store"))?;
+        let place: Place = path.parse().map_err(io::Error::other)?;
+        Ok(Self { reporter: reporter.clone(), place, running: None })
+    }
+
+    /// Sweeps from now on, all tasks or those of one trial.
+    ///
+    /// # Errors
+    /// When it does already, or its store can't be opened.
+    pub fn reap(
+        &mut self,
+        settings: ReaperSettings,
+        first: Duration,
+        redis: Option<String>,
+        only: Option<TrialId>,
+    ) -> io::Result<()> {
         if self.running.is_some() {
             return Err(io::Error::other("it reaps already"));
         }
@@ -71,22 +90,20 @@ impl Reaper {
         };
         let sweep: Sweeps = match settings.liveness.clone() {
             Some(rule) => {
-                let watch = Watch::open(place, clock, settings, rule, redis).map_err(io::Error::other)?;
+                let watch = Watch::open(place, clock, settings, rule, redis).map_err(io::Error::other)?.only(only);
                 Box::new(move |until: &Receiver<()>| {
                     watch.run(first, until, told, |doubt| note.note(format!("reaper: {doubt}")))
                 })
             }
             None => {
                 let store = TaskStore::open(place).map_err(io::Error::other)?;
-                let sweeper = Sweeper::new(store, clock, settings);
-                Box::new(move |until: &Receiver<()>| sweeper.run(first, until, told))
+                let sweeper = Sweeper::new(store, clock, settings).only(only);
+                Box::new(move |until: &Receiver<()>| {
+                    sweeper.run(first, until, told, |doubt| note.note(format!("reaper: {doubt}")))
+                })
             }
         };
-        let sweeps = thread::Builder::new().name("sweeps".into()).spawn(move || {
-            if let Err(error) = sweep(&until) {
-                reporter.note(format!("the reaper stopped: {error}"));
-            }
-        })?;
+        let sweeps = thread::Builder::new().name("sweeps".into()).spawn(move || sweep(&until))?;
         self.running = Some((end, sweeps));
         Ok(())
     }

@@ -3,13 +3,17 @@
 use super::attempts::{Current, Trial};
 use super::child::{self, Role};
 use super::command::Running;
-use super::protocol::Command;
+use super::halt::Halt;
+use super::protocol::{Command, Routing};
+use super::provider::Provider;
+use super::reaper_process::Reaper;
 use super::report::Reporter;
 use super::stop::{Gate, Stop};
 use super::tasks::TaskLog;
 use super::{amqp_blocking, lapin_client, liveness, redis_client, tcp_reader, tcp_writer};
 use crate::clients::Program;
 use crate::events::{Kind, Source};
+use crate::reaper::worker_name;
 use crate::scenario::SubjectKind;
 use crate::units::TrialId;
 use std::collections::HashMap;
@@ -23,6 +27,9 @@ use tokio::sync::Semaphore;
 /// handshake is slowed down by a SYN that was dropped at the broker's door.
 const OPENING: usize = 64;
 
+/// The flag that says that a fault of the run waits for a point of the work.
+pub(super) const HALTS: &str = "--halts";
+
 /// Stack of a blocking client's thread. Thousands of them are started; only touched pages take memory.
 const STACK_BYTES: usize = 256 * 1024;
 
@@ -33,8 +40,12 @@ pub(super) fn main(args: &[String]) -> i32 {
     child::run(args, Source::Subject, &LIBRARIES, |reporter| {
         Ok(Subjects {
             reporter: reporter.clone(),
+            args: args.to_vec(),
             tasks: TaskLog::of_args(args)?,
+            provider: Provider::of_args(args),
+            reapers: HashMap::new(),
             open: HashMap::new(),
+            halts: HashMap::new(),
             programs: HashMap::new(),
             threads: Arc::new(Gate::new(OPENING)),
             openings: Arc::new(Semaphore::new(OPENING)),
@@ -45,8 +56,14 @@ pub(super) fn main(args: &[String]) -> i32 {
 
 struct Subjects {
     reporter: Reporter,
+    args: Vec<String>,
     /// The task store, where there is a reaper.
     tasks: Option<TaskLog>,
+    provider: Option<Provider>,
+    /// Those that live inside the workers.
+    reapers: HashMap<TrialId, Reaper>,
+    /// Where the work of a trial can be made to stand still.
+    halts: HashMap<TrialId, Arc<Halt>>,
     open: HashMap<TrialId, Arc<Stop>>,
     /// Programs of somebody else's that run.
     programs: HashMap<TrialId, Running>,
@@ -59,7 +76,7 @@ struct Subjects {
 impl Role for Subjects {
     fn command(&mut self, command: Command) {
         match command {
-            Command::Open { trial, target, settings, load_interval, program, beats } => {
+            Command::Open { trial, target, settings, load_interval, program, beats, jobs, worker } => {
                 let stop = Arc::new(Stop::default());
                 let old = self.open.insert(trial, stop.clone());
                 if let Some(old) = old {
@@ -68,8 +85,25 @@ impl Role for Subjects {
                 }
                 let (reporter, tasks) = (self.reporter.clone(), self.tasks.clone());
                 let settings = *settings;
-                let current = Current::default();
-                let trial = Trial { id: trial, target, settings, load_interval, reporter, tasks, current, stop };
+                let routing = Arc::new(Routing { jobs, delivery: settings.delivery.clone(), count: None });
+                let named = if worker.name.is_empty() { worker_name(trial) } else { worker.name };
+                let trial = Trial {
+                    id: trial,
+                    target,
+                    settings,
+                    load_interval,
+                    routing,
+                    reporter,
+                    tasks,
+                    provider: self.provider.clone(),
+                    worker: named,
+                    first_attempt: worker.first_attempt,
+                    current: Current::default(),
+                    failed: Arc::default(),
+                    halt: self.halts.entry(trial).or_default().clone(),
+                    halts: self.args.iter().any(|arg| arg == HALTS),
+                    stop,
+                };
                 let alive = beats.map_or(Ok(()), |beats| liveness::start(Arc::new(trial.clone()), *beats));
                 if let Err(error) = alive.and_then(|()| self.start(trial.clone(), program)) {
                     self.reporter.note(format!("cannot start the client of trial {}: {error}", trial.id));
@@ -86,7 +120,13 @@ impl Role for Subjects {
                     stop.call();
                 }
             }
+            Command::HaltAt { trial, point, from } => self.halts.entry(trial).or_default().set(point, from),
+            Command::GoOn { trial } => self.halts.entry(trial).or_default().go_on(),
             Command::Close { trial } => {
+                if let Some(halt) = self.halts.remove(&trial) {
+                    halt.go_on();
+                }
+                self.reapers.remove(&trial);
                 if let Some(stop) = self.open.remove(&trial) {
                     stop.stop();
                 }
@@ -102,7 +142,17 @@ impl Role for Subjects {
             Command::Publish { trial, .. } | Command::Republish { trial, .. } => {
                 self.reporter.note(format!("a subject does not publish; trial {trial} ignored"));
             }
-            Command::Reap { .. } => self.reporter.note("a subject does not reap".to_string()),
+            Command::Reap { settings, first, redis, only: Some(trial) } => {
+                let reaping = Reaper::of_args(&self.args, &self.reporter)
+                    .and_then(|mut reaper| reaper.reap(settings, first, redis, Some(trial)).map(|()| reaper));
+                match reaping {
+                    Ok(reaper) => _ = self.reapers.insert(trial, reaper),
+                    Err(error) => self.reporter.note(format!("the reaper inside trial {trial}'s worker: {error}")),
+                }
+            }
+            Command::Reap { only: None, .. } => {
+                self.reporter.note("a subject reaps the tasks of its own worker alone".to_string());
+            }
             Command::Quit => {}
         }
     }
@@ -143,6 +193,7 @@ impl Subjects {
 
 impl Drop for Subjects {
     fn drop(&mut self) {
+        self.halts.values().for_each(|halt| halt.go_on());
         self.programs.values().for_each(Running::end);
         // Clients that still wait for the kernel must not hold the process up: its end closes their sockets.
         if let Some(runtime) = self.runtime.take() {

@@ -4,13 +4,25 @@
 //! the connection under test, as it does where workers write to a metadata database.
 
 use super::child::flag;
-use crate::reaper::{Place, TaskId, TaskStore, TaskStoreError, worker_name};
+use crate::reaper::{Place, TaskId, TaskStore, TaskStoreError};
+use crate::scenario::Begins;
 use crate::units::{Offset, TrialId};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The flag of a child that names its store.
 pub(super) const STORE: &str = "--store";
+
+/// What became of an attempt to begin a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begun {
+    /// Nobody had begun it.
+    First,
+    /// Somebody may have done some of it.
+    Again,
+    /// It is not there to be begun.
+    Refused,
+}
 
 /// The store, open.
 #[derive(Debug, Clone)]
@@ -40,28 +52,39 @@ impl TaskLog {
         self.store().queue(TaskId { trial, message }, at).map(drop)
     }
 
-    /// The trial's worker begins; whether it may. Blocks as above.
+    /// A worker begins; whether it may, and whether somebody had begun before. Blocks as above.
     ///
     /// # Errors
     /// The store's.
-    pub fn begin(&self, trial: TrialId, message: u64, at: Offset) -> Result<bool, TaskStoreError> {
-        self.store().begin(TaskId { trial, message }, &worker_name(trial), at)
+    pub fn begin(&self, id: TaskId, worker: &str, begins: Begins, at: Offset) -> Result<Begun, TaskStoreError> {
+        let store = self.store();
+        if store.begin(id, worker, at)? {
+            return Ok(Begun::First);
+        }
+        let again = match begins {
+            Begins::Pending => false,
+            Begins::Unfinished => store.resume(id, worker, at)?,
+            Begins::Any => {
+                store.resume(id, worker, at)?;
+                true
+            }
+        };
+        Ok(if again { Begun::Again } else { Begun::Refused })
     }
 
-    /// The trial's worker lives, and works on this message. Blocks as above.
+    /// A worker lives, and works on this message. Blocks as above.
     ///
     /// # Errors
     /// The store's.
-    pub fn beat(&self, trial: TrialId, message: Option<u64>, at: Offset) -> Result<(), TaskStoreError> {
-        let task = message.map(|message| TaskId { trial, message });
-        self.store().beat(&worker_name(trial), task, at)
+    pub fn beat(&self, worker: &str, task: Option<TaskId>, at: Offset) -> Result<(), TaskStoreError> {
+        self.store().beat(worker, task, at)
     }
 
-    /// The trial's worker is done; whether the task was its own. Blocks as above.
+    /// A worker is done; whether the task was its own. Blocks as above.
     ///
     /// # Errors
     /// The store's.
-    pub fn finish(&self, trial: TrialId, message: u64, at: Offset) -> Result<bool, TaskStoreError> {
-        self.store().finish(TaskId { trial, message }, &worker_name(trial), at)
+    pub fn finish(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
+        self.store().finish(id, worker, at)
     }
 }

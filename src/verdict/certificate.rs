@@ -1,7 +1,7 @@
 //! Whether the router vouches for a trial: the fault was in force, complete and silent.
 
 use super::timeline::Timeline;
-use super::{VoidReason, middlebox};
+use super::{VoidReason, distorted, middlebox};
 use crate::events::Counters;
 use crate::scenario::{Act, Fault};
 use crate::units::{Offset, Setting};
@@ -20,7 +20,9 @@ pub(super) fn counters(timeline: &Timeline, fault: &Fault) -> Option<(Counters, 
         if readings.is_empty() && fault.duration == Setting::None {
             readings = timeline.certificates.iter().collect();
         }
-        let base = readings.first().filter(|_| number > 0).map(|(_, counters, _)| *counters).unwrap_or_default();
+        let base = readings.first().filter(|_| number > 0).map(|(_, counters, _)| *counters);
+        // Before the cut came wholly into force the first connection was ended in it.
+        let base = base.or(timeline.hung_up).unwrap_or_default();
         let Some(in_it) = readings.iter().map(|(_, counters, _)| since(*counters, base)).reduce(largest) else {
             continue;
         };
@@ -78,9 +80,11 @@ pub(super) fn objection(
     proofs: &[(Offset, String, bool)],
     fault: &Fault,
 ) -> Option<VoidReason> {
-    if let Some(act) = fault.act {
+    // What is done beside the router has to be seen.
+    let looked_for = fault.act.map(Act::name).or_else(|| fault.injection.is_local().then(|| fault.injection.name()));
+    if let Some(act) = looked_for {
         let failed = proofs.iter().find(|(.., holds)| !holds).map(|(_, what, _)| what.clone());
-        let unproven = proofs.is_empty().then(|| format!("nobody looked whether {} took effect", act.name()));
+        let unproven = proofs.is_empty().then(|| format!("nobody looked whether {act} took effect"));
         if let Some(why) = failed.or(unproven) {
             return Some(VoidReason::ActNotInForce(why));
         }
@@ -92,6 +96,13 @@ pub(super) fn objection(
     let Some((c, intact)) = certificate else { return Some(VoidReason::CertificateMissing) };
     if let Some(middlebox) = fault.middlebox {
         return middlebox::objection(&c, intact, middlebox);
+    }
+    if !fault.injection.is_faithful() {
+        return distorted::objection(&c, intact, fault.injection);
+    }
+    if fault.act == Some(Act::WithholdAnswer) && c.offered_to_broker > 0 {
+        let why = format!("{} packets went to the broker before the answer", c.offered_to_broker);
+        return Some(VoidReason::ActNotInForce(why));
     }
     let control = fault.is_control();
     let hears_nothing = drop.to_client || (fault.act.is_some() && fault.silent());

@@ -42,21 +42,22 @@ fn role(case: &Case<'_>, attempt: &Attempt) -> String {
     }
 }
 
-/// Whether the fault lay on this connection or attempt. In the scope `host` it lies on whatever goes between the two
-/// addresses, also on a handshake that never got through.
+/// Whether the fault lay on this connection or attempt. In the scopes `pair` and `host` it lies on whatever goes between the
+/// two addresses, or to and from the client's, also on a handshake that never got through.
 fn is_cut(case: &Case<'_>, t: &Timeline, attempt: &Attempt) -> bool {
     let Some(applied) = t.applied.filter(|_| !case.fault.is_control()) else { return false };
     // A proxy is frozen with all connections that go through it.
     if case.fault.act.is_some_and(Act::in_proxy) && case.fault.scope == Scope::Flow {
-        let there = attempt.connected.is_some_and(|(at, _)| at < applied.after);
+        let there = attempt.connected.is_some_and(|(at, _)| at <= applied.after);
         return there && attempt.local_end().is_none_or(|end| end >= applied.before);
     }
     let named = match (case.fault.scope, attempt.connected) {
         (Scope::Flow, connected) => connected.is_some_and(|(_, tuple)| tuple == applied.tuple),
-        (Scope::Host, Some((_, tuple))) => {
+        (Scope::Pair, Some((_, tuple))) => {
             tuple.local.ip() == applied.tuple.local.ip() && tuple.peer.ip() == applied.tuple.peer.ip()
         }
-        (Scope::Host, None) => attempt.connecting.is_some(),
+        (Scope::Host, Some((_, tuple))) => tuple.local.ip() == applied.tuple.local.ip(),
+        (Scope::Pair | Scope::Host, None) => attempt.connecting.is_some(),
     };
     let began = attempt.connecting.or(attempt.connected.map(|(at, _)| at));
     let ended = attempt.local_end().or(attempt.failed.as_ref().map(|(at, _)| *at));

@@ -1,13 +1,15 @@
 //! The ledger of the numbered messages, and how long the oldest of them was stuck.
 
+use super::terms;
 use super::timeline::{Attempt, Timeline};
 use super::trial::{Case, span};
 use super::{MessageRow, TrialRow};
 use crate::events::{Event, Kind};
-use crate::ledger::{Account, AnomalyKind, MessageId};
-use crate::scenario::SubjectKind;
+use crate::ledger::{Account, Anomaly, AnomalyKind, Fate, MessageId};
+use crate::scenario::{Ack, SubjectKind};
 use crate::units::Offset;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Who resolved a message that reached a consumer again.
 pub(super) const RECOVERY: &str = "recovery";
@@ -24,6 +26,8 @@ struct Consumed {
     finished: Option<(Offset, u32)>,
     /// Effects by the consumer's own word.
     effects: u64,
+    /// Those of them that were taken back.
+    compensated: u64,
     /// Ends of the work by the task store's word.
     recorded: u64,
     /// The connection of a bare writer.
@@ -73,9 +77,12 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
                 by.recorded += 1;
             }
             Kind::Requeued { .. } => row.requeued_n += 1,
+            Kind::Retried { .. } => row.retried_n += 1,
+            Kind::DeadLettered { .. } => _ = row.dead_lettered_s.get_or_insert(at),
             Kind::Reaped { rule, .. } if row.reaped_s.is_none() => {
                 (row.reaped_s, row.reaped_by) = (Some(at), rule.clone());
             }
+            Kind::Compensated { .. } => by.compensated += 1,
             Kind::Effect { .. } if !case.arm.settings.subject.is_command() => by.effects += 1,
             // The work of a program that is watched from outside is the only proof that its message had arrived.
             Kind::Effect { .. } => {
@@ -92,7 +99,9 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
         }
     }
     let amqp = matches!(case.arm.settings.subject, SubjectKind::Lapin | SubjectKind::AmqpBlocking);
-    let acknowledges = amqp && case.arm.settings.ack.is_some();
+    let acknowledges = terms::acknowledges(case.arm.settings.subject, case.arm.settings.ack.is_some());
+    // Where a store keeps the tasks, one is dealt with when that says so; an early acknowledgement ends nobody's wait.
+    let early = case.scenario.keeps_tasks() && case.arm.settings.ack == Some(Ack::Early) && amqp;
     let finish = |(mut row, by): (MessageRow, Consumed)| {
         let at = |seen: Option<(Offset, u32)>| seen.map(|(at, _)| at);
         (row.delivered_s, row.acked_s, row.finished_s) = (at(by.delivered), at(by.acked), at(by.finished));
@@ -101,11 +110,13 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
         let effects = if by.effects > 0 { by.effects } else { by.recorded };
         let known = row.started_s.is_some() || row.reaped_s.is_some() || effects > 0;
         row.effects = known.then_some(effects);
-        let consumed = by.finished.or(if acknowledges { by.acked } else { by.delivered });
+        row.compensated = (by.compensated > 0).then_some(by.compensated);
+        let taken = if acknowledges { by.acked } else { by.delivered };
+        let consumed = by.finished.or(taken.filter(|_| !early));
         row.elsewhere_s = by.elsewhere;
-        row.resolved_s = [at(consumed), by.elsewhere, row.reaped_s].into_iter().flatten().min();
-        let others = [row.reaped_s, by.elsewhere].into_iter().flatten().min();
-        let own = consumed.filter(|(at, _)| others.is_none_or(|others| *at < others));
+        row.resolved_s = [at(consumed), by.elsewhere, row.reaped_s, row.dead_lettered_s].into_iter().flatten().min();
+        let others = [row.reaped_s, by.elsewhere, row.dead_lettered_s].into_iter().flatten().min();
+        let own = consumed.filter(|(at, _)| others.is_none_or(|other| *at < other));
         row.resolved_conn_id = own.map(|(_, attempt)| format!("{}.{attempt}", case.trial.id)).unwrap_or_default();
         row.latency_s = row.resolved_s.zip(row.published_s).map(|(resolved, published)| span(resolved, published));
         row
@@ -133,12 +144,58 @@ fn consuming_at(t: &Timeline, at: Offset) -> u32 {
 
 /// Enters fate and anomalies into the rows.
 pub(super) fn enter(account: &Account, rows: &mut [MessageRow]) {
+    let mut kinds: BTreeMap<MessageId, Vec<&str>> = BTreeMap::new();
+    for anomaly in &account.anomalies {
+        kinds.entry(anomaly.id).or_default().push(anomaly.kind.name());
+    }
     for row in rows {
         let id = MessageId { trial: row.trial, message: row.id };
         row.fate = account.fates.get(&id).map(|fate| fate.name().to_string()).unwrap_or_default();
-        let kinds: Vec<&str> = account.anomalies.iter().filter(|a| a.id == id).map(|a| a.kind.name()).collect();
-        row.anomalies = kinds.join("|");
+        row.anomalies = kinds.get(&id).map(|kinds| kinds.join("|")).unwrap_or_default();
     }
+}
+
+/// Messages that came out of a queue that their routes do not lead to.
+pub(super) fn misrouted(case: &Case<'_>, events: &[&Event]) -> Vec<Anomaly> {
+    let wrong = |event: &&Event| {
+        let Kind::Routed { message, queue } = &event.kind else { return None };
+        let job = case.scenario.job_of(*message)?;
+        let right = case.arm.settings.delivery.destinations(job);
+        let id = MessageId { trial: case.trial.id, message: *message };
+        let why = || format!("`{}` came out of `{queue}` and belongs into `{}`", job.name, right.join("`, `"));
+        (!right.contains(&queue.as_str())).then(|| Anomaly { kind: AnomalyKind::Misrouted, id, why: why() })
+    };
+    events.iter().filter_map(wrong).collect()
+}
+
+/// How long messages of the first job, or all where there are no jobs, waited until their work began.
+pub(super) fn waits(case: &Case<'_>, row: &mut TrialRow, ledger: &[MessageRow]) {
+    let name = case.scenario.jobs.first().map(|job| job.name.as_str());
+    let first = |m: &&MessageRow| name.is_none() || case.scenario.job_of(m.id).map(|job| job.name.as_str()) == name;
+    let wait = |m: &MessageRow| Some(span(m.started_s.or(m.delivered_s).or(row.ended_s)?, m.published_s?));
+    let mut all: Vec<_> = ledger.iter().filter(first).filter_map(wait).collect();
+    all.sort_unstable();
+    row.wait_p50_s = all.get(all.len() / 2).copied();
+    row.wait_max_s = all.last().copied();
+}
+
+/// Fills in, for trials of one arm under one fault, how many reconnects and retries reached the broker in the same second.
+pub(super) fn peaks(trials: Vec<(&mut TrialRow, Vec<Offset>)>) {
+    let mut all: Vec<Offset> = trials.iter().flat_map(|(_, own)| own.iter().copied()).collect();
+    all.sort_unstable();
+    for (row, own) in trials {
+        let within = |from: Offset| {
+            let until = from + Duration::from_secs(1);
+            (all.partition_point(|at| *at < until) - all.partition_point(|at| *at < from)) as u64
+        };
+        row.peak_load_n = Some(own.into_iter().map(within).max().unwrap_or(0));
+    }
+}
+
+/// When a trial's reconnects and retried tasks reached the broker.
+pub(super) fn arrivals(events: &[&Event]) -> Vec<Offset> {
+    let counts = |kind: &Kind| matches!(kind, Kind::Retried { .. } | Kind::Connected { attempt: 1.., .. });
+    events.iter().filter(|event| counts(&event.kind)).map(|event| event.offset).collect()
 }
 
 /// Enters the number of messages with each anomaly into the trial's row.
@@ -152,6 +209,8 @@ pub(super) fn tally(account: &Account, row: &mut TrialRow) {
     row.out_of_order_n = n(AnomalyKind::OutOfOrder);
     row.reaped_twice_n = n(AnomalyKind::ReapedTwice);
     row.contradictions_n = n(AnomalyKind::Contradiction);
+    row.misrouted_n = n(AnomalyKind::Misrouted);
+    row.refused_n = Some(account.count(Fate::Refused) as u64);
 }
 
 fn message_of(kind: &Kind) -> Option<u64> {
@@ -164,8 +223,12 @@ fn message_of(kind: &Kind) -> Option<u64> {
         | Kind::Started { message, .. }
         | Kind::Finished { message, .. }
         | Kind::Requeued { message }
+        | Kind::DeadLettered { message }
+        | Kind::Refused { message, .. }
+        | Kind::Retried { message, .. }
         | Kind::Reaped { message, .. }
         | Kind::Effect { message }
+        | Kind::Compensated { message }
         | Kind::Confirmed { message }
         | Kind::PeerReceived { message } => Some(*message),
         _ => None,
@@ -191,8 +254,10 @@ pub(super) fn count(row: &mut TrialRow, ledger: &[MessageRow]) {
         .map(|(m, later)| later.is_some_and(|later| m.resolved_s.is_none_or(|own| later < own)))
         .collect();
     row.messages_published = count(&|m| m.published_s.is_some());
+    row.retries_n = Some(ledger.iter().map(|m| m.retried_n).sum());
     row.messages_unresolved = count(&|m| m.resolved_s.is_none());
     row.messages_duplicated = count(&|m| m.delivered_n > 1 || m.effects.is_some_and(|n| n > 1));
+    row.compensated_n = count(&|m| m.compensated.is_some());
     row.messages_overtaken = Some(overtaken.iter().filter(|o| **o).count() as u64);
     let missing = ledger.iter().zip(&overtaken).filter(|(m, overtaken)| **overtaken && m.resolved_s.is_none());
     row.messages_missing = Some(missing.count() as u64);
@@ -232,6 +297,7 @@ pub(super) fn stuck(row: &mut TrialRow, ledger: &[MessageRow], cut: Offset) {
     row.queued_s = Some(queued);
     row.resolved_s = oldest.resolved_s;
     row.stuck_s = oldest.latency_s;
+    row.resolved_after_s = oldest.resolved_s.map(|resolved| span(resolved, cut));
     let by_reaper = oldest.reaped_s.is_some() && oldest.reaped_s == oldest.resolved_s;
     let by_second = oldest.elsewhere_s.is_some() && oldest.elsewhere_s == oldest.resolved_s;
     let by = match (by_reaper, by_second) {

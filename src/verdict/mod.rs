@@ -9,6 +9,7 @@
 mod assurance;
 mod certificate;
 mod connections;
+mod distorted;
 pub mod gate;
 mod gate_sample;
 mod messages;
@@ -28,6 +29,7 @@ pub use rows::{Cell, ConnectionRow, MessageRow, Span, TrialRow};
 use crate::events::Event;
 use crate::ledger::{self, Account};
 use crate::plan::Plan;
+use std::collections::BTreeMap;
 use timeline::Timeline;
 
 /// A run, judged.
@@ -59,6 +61,7 @@ impl Judged {
 #[must_use]
 pub fn judge(plan: &Plan, events: &[Event]) -> Judged {
     let mut judged = Judged::default();
+    let mut arrivals = Vec::new();
     for (trial, own) in plan.trials.iter().zip(timeline::by_trial(plan, events)) {
         let (Some(arm), Some(fault)) = (plan.scenario.arms.get(trial.arm), plan.scenario.faults.get(trial.fault))
         else {
@@ -68,8 +71,13 @@ pub fn judge(plan: &Plan, events: &[Event]) -> Judged {
         let timeline = Timeline::new(&own);
         let mut messages = messages::ledger(&case, &own, &timeline);
         let mut row = trial::judge_trial(&case, &timeline, &messages);
-        let record = ledger::Record::new(own.iter().copied());
-        let account = ledger::check(trial.id, &record, &terms::terms(&case));
+        messages::waits(&case, &mut row, &messages);
+        arrivals.push(messages::arrivals(&own));
+        let mut record = ledger::Record::new(own.iter().copied());
+        let copies = |message| plan.scenario.job_of(message).map(|job| arm.settings.delivery.destinations(job).len());
+        record.expect_copies(|message| copies(message).unwrap_or(1));
+        let mut account = ledger::check(trial.id, &record, &terms::terms(&case));
+        account.anomalies.extend(messages::misrouted(&case, &own));
         messages::enter(&account, &mut messages);
         if !messages.is_empty() || plan.scenario.load_of(arm).is_some() {
             messages::tally(&account, &mut row);
@@ -80,6 +88,12 @@ pub fn judge(plan: &Plan, events: &[Event]) -> Judged {
         judged.connections.extend(connections::rows(&case, &timeline));
         judged.messages.extend(messages);
     }
+    let mut groups: BTreeMap<(usize, usize), Vec<_>> = BTreeMap::new();
+    for (row, own) in judged.trials.iter_mut().zip(arrivals) {
+        let planned = plan.trial(row.trial).map_or((0, 0), |trial| (trial.arm, trial.fault));
+        groups.entry(planned).or_default().push((row, own));
+    }
+    groups.into_values().for_each(messages::peaks);
     judged.account.anomalies.sort();
     judged
 }

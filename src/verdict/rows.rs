@@ -214,6 +214,24 @@ row! {
         reaped_twice_n: Option<u64>,
         /// Messages whose record contradicts itself.
         contradictions_n: Option<u64>,
+        /// Messages that their consumers rejected and that are kept among the dead letters.
+        refused_n: Option<u64>,
+        /// Messages that came out of a queue that their routes do not lead to.
+        misrouted_n: Option<u64>,
+        /// Times that failed work was handed to the broker again.
+        retries_n: Option<u64>,
+        /// From the publication to the beginning of the work: the median over the messages of the first `[[job]]`, or over
+        /// all where there is none. One that was not begun has waited until the end of the watch.
+        wait_p50_s: Option<Span>,
+        /// The longest of them.
+        wait_max_s: Option<Span>,
+        /// Of the trial's reconnects and retried tasks, the one in whose following second most of those of all the arm's
+        /// trials under the same fault reached the broker: how many they were.
+        peak_load_n: Option<u64>,
+        /// Messages of which an effect was taken back at the provider.
+        compensated_n: Option<u64>,
+        /// From the cut to the resolution of the oldest message: `resolved_s` − `fault_applied_s`.
+        resolved_after_s: Option<Span>,
         /// Time to detect at the other end: `broker_notice_s` − `fault_applied_s`; empty where the broker gave the connection
         /// up before the cut, or not at all.
         broker_ttd_s: Option<Span>,
@@ -304,10 +322,16 @@ row! {
         elsewhere_s: Option<Offset>,
         /// A consumer first got it with the broker's mark that another one had had it.
         given_again_s: Option<Offset>,
-        /// What became of it: `done`, `failed`, `lost`, `waiting` or `unconfirmed`.
+        /// What became of it: `done`, `failed`, `lost`, `waiting`, `refused` or `unconfirmed`.
         fate: String,
         /// What went wrong with it, with `|` between.
         anomalies: String,
+        /// It reached the queue of dead letters.
+        dead_lettered_s: Option<Offset>,
+        /// How often its work failed and it was handed to the broker again.
+        retried_n: u64,
+        /// How many of its effects were taken back at the provider; empty for none.
+        compensated: Option<u64>,
     }
 }
 

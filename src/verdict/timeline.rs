@@ -112,6 +112,8 @@ impl Attempt {
 pub(super) struct Timeline {
     pub attempts: BTreeMap<u32, Attempt>,
     pub applied: Option<Applied>,
+    /// The harness ended the first connection, so that the reconnect is the connection under test; what had been counted then.
+    pub hung_up: Option<Counters>,
     pub fault_failed: Option<(Offset, String)>,
     /// The last heal, unless the fault came again after it.
     pub healed: Option<(Offset, Offset)>,
@@ -153,9 +155,16 @@ impl Timeline {
         t
     }
 
-    /// The connection under test.
+    /// The connection under test. Where the harness ended the first one, that is the reconnect: it may never have stood, and
+    /// whoever ends the attempt has noticed.
     pub fn first(&self) -> Attempt {
-        self.attempts.get(&0).cloned().unwrap_or_default()
+        let of = |number: u32| self.attempts.get(&number).cloned().unwrap_or_default();
+        if self.hung_up.is_none() {
+            return of(0);
+        }
+        let (ended, again) = (of(0), of(1));
+        let (connected, notice) = (again.connected.or(ended.connected), again.notice.clone().or(again.failed.clone()));
+        Attempt { ready: ended.ready, connected, notice, ..again }
     }
 
     /// The first connection that the client gave up after `cut`: when, which, and what it was for.
@@ -187,6 +196,7 @@ impl Timeline {
                 let applied = Applied { tuple: *tuple, before: *before, after: *after, age_s: *age_at_fault_s };
                 self.applied.get_or_insert(applied);
             }
+            Kind::HungUp { counted, .. } => _ = self.hung_up.get_or_insert(*counted),
             Kind::FaultFailed { reason } => _ = self.fault_failed.get_or_insert((at, reason.clone())),
             Kind::FaultHealed { before, after } => {
                 self.heals.push(*before);

@@ -21,11 +21,15 @@ pub(super) fn span(later: Offset, earlier: Offset) -> Span {
 }
 
 pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) -> TrialRow {
-    let first = t.first();
+    let mut first = t.first();
+    if case.fault.in_handshake() && first.notice.is_none() {
+        // What is noticed there is that the handshake came to nothing.
+        first.notice.clone_from(&first.failed);
+    }
     let certificate = certificate::counters(t, case.fault);
     let (outcome, void_reason) = match decide(case, t, &first) {
         Ok(Outcome::FalseAlarm) => (Outcome::FalseAlarm, None),
-        Ok(Outcome::SubjectExited) => (Outcome::SubjectExited, None),
+        Ok(Outcome::SubjectExited) if t.applied.is_none() || !kills_it(case) => (Outcome::SubjectExited, None),
         // The middlebox never forgot it: there is no cut that anybody could vouch for, and a look says that the entry lives.
         Ok(Outcome::Survived) if t.applied.is_none() && case.fault.idle.is_some() => (Outcome::Survived, None),
         Ok(outcome) => match certificate::objection(certificate, &t.proofs, case.fault) {
@@ -35,9 +39,9 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
         Err(reason) => (Outcome::Void, Some(reason)),
     };
     let counters = certificate.map(|(c, _)| c);
-    // A control has no rule, so nothing is dated from it. Whoever kills a broker sees it gone later than its clients do: there
-    // the signal is the cut.
-    let killed = case.fault.act.is_some_and(Act::tells_at_once);
+    // A control has no rule, so nothing is dated from it. Whoever kills a process sees it gone later than others do: there the
+    // signal is the cut.
+    let killed = case.fault.act.is_some_and(|act| act.kills() || act.tells_at_once());
     let in_force_after = t.applied.map(|a| a.after).filter(|_| !case.fault.is_control());
     let dated = |a: Applied| if killed { Applied { after: a.before, ..a } } else { a };
     let cut = t.applied.filter(|_| !case.fault.is_control()).map(dated);
@@ -97,6 +101,11 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
         row.recovered_s = recovered(t, *at);
         row.ttr_s = row.recovered_s.map(|r| span(r, cut.after));
     }
+    // Nobody is there to notice, and somebody may come after it.
+    if let (Outcome::SubjectExited, Some(cut), true) = (outcome, cut, kills_it(case)) {
+        row.recovered_s = recovered(t, cut.after);
+        row.ttr_s = row.recovered_s.map(|r| span(r, cut.after));
+    }
     row.healthy_s = healthy(case, t, &first, outcome);
     if let Some((at, number, role)) = cut.and_then(|cut| t.first_reaction(cut.after)) {
         row.reacted_s = Some(at);
@@ -119,6 +128,11 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
     row
 }
 
+/// Whether the fault is the subject's own end.
+fn kills_it(case: &Case<'_>) -> bool {
+    case.fault.act == Some(Act::KillWorker)
+}
+
 /// The outcome before the certificate is looked at, or why there is none.
 fn decide(case: &Case<'_>, t: &Timeline, first: &Attempt) -> Result<Outcome, VoidReason> {
     let control = case.fault.is_control();
@@ -131,6 +145,9 @@ fn decide(case: &Case<'_>, t: &Timeline, first: &Attempt) -> Result<Outcome, Voi
     // A run that was stopped, or killed so hard that it could not even say so.
     let cut_short = t.ended.is_none_or(|(at, interrupted)| interrupted && horizon.is_none_or(|h| at < h));
     let unless_cut_short = |reason| if cut_short { VoidReason::Interrupted } else { reason };
+    if case.fault.in_handshake() {
+        return decide_handshake(case, t, first, notice.filter(|n| horizon.is_none_or(|h| *n <= h)), cut_short);
+    }
     let Some((_, tuple)) = first.connected else {
         return Err(unless_cut_short(VoidReason::NeverConnected(why_not(first))));
     };
@@ -178,6 +195,33 @@ fn decide(case: &Case<'_>, t: &Timeline, first: &Attempt) -> Result<Outcome, Voi
     Ok(if survived(case, t, first, horizon) { Outcome::Survived } else { Outcome::Censored })
 }
 
+/// The same where the fault was in force before the connection, which therefore never consumed.
+fn decide_handshake(
+    case: &Case<'_>,
+    t: &Timeline,
+    first: &Attempt,
+    noticed: Option<Offset>,
+    cut_short: bool,
+) -> Result<Outcome, VoidReason> {
+    let answered = case.fault.duration.get().is_some() && t.healed.is_some();
+    if first.ready.is_some() && !answered {
+        return Err(VoidReason::ActNotInForce("the client consumes all the same".to_string()));
+    }
+    if t.applied.is_none() {
+        return Err(match &t.fault_failed {
+            Some((_, reason)) => VoidReason::FaultFailed(reason.clone()),
+            None if cut_short => VoidReason::Interrupted,
+            None => VoidReason::NoFault,
+        });
+    }
+    match (noticed, cut_short) {
+        (Some(_), _) => Ok(Outcome::Detected),
+        (None, _) if first.ready.is_some() => Ok(Outcome::Survived),
+        (None, true) => Err(VoidReason::Interrupted),
+        (None, false) => Ok(Outcome::Censored),
+    }
+}
+
 /// How long the connection under test was healthy under watch: from consuming to whatever came first of the cut, the
 /// subject's notice or exit, and the end of a control's horizon.
 fn healthy(case: &Case<'_>, t: &Timeline, first: &Attempt, outcome: Outcome) -> Option<Span> {
@@ -220,6 +264,10 @@ fn why_not(first: &Attempt) -> String {
 fn watcher_of(case: &Case<'_>, t: &Timeline, first: &Attempt, outcome: Outcome) -> &'static str {
     match (outcome, &first.notice) {
         (Outcome::Void, _) => watcher::UNKNOWN,
+        // The reconnect under test never stood.
+        (Outcome::Detected, Some((_, cause))) if first.failed.is_some() => {
+            watcher::of_failed_attempt(cause, &case.arm.settings)
+        }
         (Outcome::Detected, Some((at, cause))) => {
             let (settings, since) = (&case.arm.settings, t.applied.map(|a| a.before));
             match watcher::of_notice(cause, first, settings, since) {

@@ -15,6 +15,8 @@ pub const READ_TIMEOUT: &str = "read_timeout";
 pub const SEND_TIMEOUT: &str = "send_timeout";
 /// The client's connect timeout ran out.
 pub const CONNECT_TIMEOUT: &str = "connect_timeout";
+/// The system's resolver gave the broker's name up.
+pub const RESOLVER_TIMEOUT: &str = "resolver_timeout";
 /// The kernel gave up on the handshake.
 pub const SYN_RETRIES: &str = "syn_retries";
 /// The client's AMQP heartbeat check.
@@ -88,6 +90,7 @@ pub(super) fn of_notice(cause: &Cause, attempt: &Attempt, settings: &Settings, s
         (How::ReadTimeout, _) => READ_TIMEOUT,
         (How::SendTimeout, _) => SEND_TIMEOUT,
         (How::ConnectTimeout, _) => CONNECT_TIMEOUT,
+        (How::Resolver, _) => RESOLVER_TIMEOUT,
         (How::AmqpHeartbeat, _) => AMQP_HEARTBEAT,
         (How::HealthCheck, _) => HEALTH_CHECK,
         (How::Eof, _) => FIN,
@@ -115,6 +118,7 @@ pub(super) fn of_kernel_end(
 pub(super) fn of_failed_attempt(cause: &Cause, settings: &Settings) -> &'static str {
     match (cause.how, cause.errno) {
         (How::ConnectTimeout, _) => CONNECT_TIMEOUT,
+        (How::Resolver, _) => RESOLVER_TIMEOUT,
         (How::ReadTimeout, _) => READ_TIMEOUT,
         (How::Errno, Some(110)) if settings.tcp_user_timeout != Setting::None => USER_TIMEOUT,
         (How::Errno, Some(110)) => SYN_RETRIES,

@@ -9,7 +9,7 @@ use halfopen::host::clock::Clock;
 use halfopen::host::netns::NetNs;
 use halfopen::observe::SockDiag;
 use halfopen::plan::{Overrides, Plan, build};
-use halfopen::scenario::{Directions, Scope, profile, read};
+use halfopen::scenario::{Directions, Injection, Scope, profile, read};
 use halfopen::units::Offset;
 use halfopen::verdict::judge;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -48,7 +48,9 @@ impl Case {
     }
 
     fn cut(&mut self, tuple: Tuple, drop: Directions, lease: Option<Duration>) -> Applied {
-        self.table.cut(Cut { trial: 0, tuple, scope: Scope::Flow, drop, lease }).expect("the cut")
+        self.table
+            .cut(Cut { trial: 0, tuple, scope: Scope::Flow, drop, injection: Injection::Router, lease })
+            .expect("the cut")
     }
 
     /// A packet of data each way; what arrives, arrives.
@@ -235,7 +237,9 @@ fn a_hung_harness_heals_by_itself_and_its_certificate_says_so() {
         let mut table = FaultTable::install(&here, Clock::start()).expect("the table");
         let tuple: Tuple = serde_json::from_str(&tuple).expect("a tuple");
         let drop = directions("blackhole");
-        table.cut(Cut { trial: 0, tuple, scope: Scope::Flow, drop, lease: Some(LEASE) }).expect("the cut");
+        table
+            .cut(Cut { trial: 0, tuple, scope: Scope::Flow, drop, injection: Injection::Router, lease: Some(LEASE) })
+            .expect("the cut");
         println!("\nintact {}", table.counters_of(0).expect("counters").intact);
         let _ = std::io::stdin().read(&mut [0; 1]);
         println!("\nintact {}", table.counters_of(0).expect("counters").intact);

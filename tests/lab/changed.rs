@@ -3,7 +3,7 @@
 
 use halfopen::events::{Event, Kind};
 use halfopen::plan::Plan;
-use halfopen::scenario::{Act, Directions, Fault, Middlebox, Scope, profile};
+use halfopen::scenario::{Act, Directions, Fault, Middlebox, profile};
 use halfopen::store;
 use halfopen::verdict::gate::judge_gates;
 use halfopen::verdict::judge;
@@ -63,7 +63,7 @@ pub fn unnoticed(run: &Path) -> String {
                 lines += &format!("{name}: a RST where {} is silent leaves every gate held\n", fault.name());
             }
         }
-        if fault.scope == Scope::Host {
+        if !fault.scope.lets_reconnect() {
             // A reconnect that comes through where the addresses are cut.
             let passed: Vec<Event> = events.iter().cloned().map(with_a_packet_through).collect();
             if holds(plan, &passed) {

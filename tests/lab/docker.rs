@@ -67,7 +67,7 @@ fn trials(place: &Place, lab: &str) -> Vec<BTreeMap<String, String>> {
     reader.deserialize().map(Result::unwrap).collect()
 }
 
-fn docker(args: &[&str]) -> String {
+pub fn docker(args: &[&str]) -> String {
     let output = Command::new("docker").args(args).output().unwrap();
     assert!(output.status.success(), "docker {args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -81,13 +81,13 @@ fn left_of(run_id: &str) -> String {
 }
 
 /// The id of the run that is going on in a place.
-fn run_id(place: &Place) -> Option<String> {
+pub fn run_id(place: &Place) -> Option<String> {
     let entry = std::fs::read_dir(place.path("state")).ok()?.flatten().next()?;
     Some(entry.file_name().to_str()?.strip_suffix(".run.json")?.to_string())
 }
 
 /// Whether there is an engine. In CI there has to be one; elsewhere its absence is said aloud.
-fn has_engine() -> bool {
+pub fn has_engine() -> bool {
     require_root();
     let there = Command::new("docker").arg("version").output().is_ok_and(|output| output.status.success());
     assert!(there || std::env::var_os("CI").is_none(), "no Docker engine answers: start it (systemctl start docker)");
@@ -187,11 +187,11 @@ impl Going {
     }
 }
 
-fn signal(pid: u32, signal: nix::sys::signal::Signal) {
+pub fn signal(pid: u32, signal: nix::sys::signal::Signal) {
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid as i32), signal).unwrap();
 }
 
-fn tables_of(run_id: &str) -> String {
+pub fn tables_of(run_id: &str) -> String {
     let output = Command::new("nft").args(["list", "tables"]).output().unwrap();
     String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.contains(run_id)).collect()
 }

@@ -1,12 +1,14 @@
 //! Faults: what is cut is cut, what is not is not, and the counters prove it.
 
-use crate::support::{Connection, Lab};
+use crate::support::{Connection, Lab, PORT};
 use halfopen::events::{Counters, TrialId};
-use halfopen::fault::{Cut, FaultError, FaultTable, Layout, TrialReading, render_text};
+use halfopen::fault::{Cut, FaultError, FaultTable, Layout, TrialReading, render_bridge, render_text};
 use halfopen::host::clock::Clock;
 use halfopen::host::netns::NetNs;
-use halfopen::scenario::{Directions, Scope, profile};
+use halfopen::host::nft::Family;
+use halfopen::scenario::{Directions, Injection, Scope, profile};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ const TO_CLIENT: Directions = Directions { to_broker: false, to_client: true };
 const NOTHING: Directions = Directions { to_broker: false, to_client: false };
 
 fn cut(trial: TrialId, connection: &Connection, scope: Scope, drop: Directions) -> Cut {
-    Cut { trial, tuple: connection.tuple, scope, drop, lease: None }
+    Cut { trial, tuple: connection.tuple, scope, drop, injection: Injection::Router, lease: None }
 }
 
 fn echo(connection: &mut Connection) {
@@ -55,12 +57,15 @@ fn ruleset(namespace: &NetNs) -> String {
 #[test]
 fn nft_prints_the_rules_as_rendered() {
     let lab = Lab::build();
+    // An address of its own for each: the end of the connection before must not be counted here.
+    let mut trial = 0..;
     for name in profile::names() {
         let profile = profile::builtin(name).expect("a built-in profile");
-        let (drop, layout) = (profile.drop, Layout { middlebox: profile.middlebox });
-        for scope in [Scope::Flow, Scope::Host] {
+        let drop = profile.drop;
+        for scope in Scope::ALL {
+            let layout = Layout { middlebox: profile.middlebox, hosts: scope == Scope::Host, ..Layout::default() };
             let mut table = FaultTable::install_as(layout, &lab.router, lab.clock).expect("the table");
-            let connection = lab.connect(0).expect("a connection");
+            let connection = lab.connect(trial.next().expect("endless")).expect("a connection");
             let cut = cut(0, &connection, scope, drop);
             table.cut(cut).expect("the cut");
             let expected = render_text(layout, &cut);
@@ -70,6 +75,82 @@ fn nft_prints_the_rules_as_rendered() {
             assert_eq!(ruleset(&lab.router), "");
         }
     }
+}
+
+#[test]
+fn nft_prints_the_rules_of_a_bridge_and_of_answers_as_rendered() {
+    let lab = Lab::build();
+    let connection = lab.connect(0).expect("a connection");
+    let to = [0x06, 1, 2, 3];
+    for scope in Scope::ALL {
+        let layout = Layout { hosts: scope == Scope::Host, ..Layout::default() };
+        let place = (Family::Bridge { to: Some(to) }, "halfopen");
+        let mut table = FaultTable::install_in(layout, &lab.router, place, lab.clock).expect("the table");
+        let cut = cut(0, &connection, scope, BOTH);
+        table.cut(cut).expect("the cut");
+        let (found, expected) = (ruleset(&lab.router), render_bridge(layout, &cut, to));
+        assert!(found == expected, "nft prints\n{found}\nand not\n{expected}");
+        table.close().expect("the table goes");
+    }
+    let layout = Layout { answers: true, ..Layout::default() };
+    for injection in [Injection::RejectIcmp, Injection::RejectReset] {
+        let mut table = FaultTable::install_as(layout, &lab.router, lab.clock).expect("the table");
+        let cut = Cut { injection, ..cut(0, &connection, Scope::Flow, BOTH) };
+        table.cut(cut).expect("the cut");
+        let (found, expected) = (ruleset(&lab.router), render_text(layout, &cut));
+        assert!(found == expected, "nft prints\n{found}\nand not\n{expected}");
+        table.close().expect("the table goes");
+    }
+}
+
+/// A connection from the client address of trial 0 to the broker's of trial 1.
+fn to_another_broker(lab: &Lab) -> std::io::Result<TcpStream> {
+    let (client, _) = Lab::addresses(0);
+    let (_, server) = Lab::addresses(1);
+    lab.client.run(|| {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+        socket.bind(&std::net::SocketAddrV4::new(client, 0).into())?;
+        socket.connect_timeout(&std::net::SocketAddrV4::new(server, PORT).into(), Duration::from_millis(300))?;
+        Ok(socket.into())
+    })
+}
+
+#[test]
+fn a_pair_leaves_the_client_to_others_and_a_host_does_not() {
+    for (scope, others) in [(Scope::Flow, true), (Scope::Pair, true), (Scope::Host, false)] {
+        let lab = Lab::build();
+        let layout = Layout { hosts: true, ..Layout::default() };
+        let mut table = FaultTable::install_as(layout, &lab.router, lab.clock).expect("the table");
+        let mut victim = lab.connect(0).expect("connect");
+        table.cut(cut(0, &victim, scope, BOTH)).expect("the cut");
+        victim.near.write_all(b"lost").expect("the kernel takes it");
+        assert!(is_silent(&mut victim.far));
+        assert_eq!(to_another_broker(&lab).is_ok(), others, "{scope:?}");
+        // Whoever else there is.
+        assert!(lab.connect(1).is_ok(), "{scope:?}");
+        let counted = counters(&mut table, 0);
+        assert!(counted.dropped_to_broker >= 1, "{counted:?}");
+        assert_eq!((counted.passed_to_broker, counted.passed_to_client), (0, 0), "{counted:?}");
+    }
+}
+
+#[test]
+fn a_cut_that_becomes_wider_goes_on_counting() {
+    let lab = Lab::build();
+    let mut table = FaultTable::install(&lab.router, lab.clock).expect("the table");
+    let mut victim = lab.connect(0).expect("connect");
+    table.cut(cut(0, &victim, Scope::Pair, TO_BROKER)).expect("the cut");
+    victim.near.write_all(b"lost").expect("the kernel takes it");
+    victim.far.write_all(b"here").expect("the kernel takes it");
+    victim.near.read_exact(&mut [0; 4]).expect("the other way is open");
+    let before = counters(&mut table, 0);
+    table.widen(0, BOTH).expect("both ways");
+    victim.far.write_all(b"gone").expect("the kernel takes it");
+    assert!(is_silent(&mut victim.near));
+    let after = counters(&mut table, 0);
+    assert!(after.dropped_to_client >= 1 && after.dropped_to_broker >= before.dropped_to_broker, "{after:?}");
+    assert_eq!(after.passed_to_client, before.passed_to_client, "{after:?}");
+    table.close().expect("the table goes");
 }
 
 #[test]
@@ -120,11 +201,11 @@ fn one_way_cuts_let_the_other_way_pass() {
 }
 
 #[test]
-fn a_host_cut_stops_reconnects_too() {
+fn a_pair_cut_stops_reconnects_too() {
     let lab = Lab::build();
     let mut table = FaultTable::install(&lab.router, lab.clock).expect("the table");
     let mut victim = lab.connect(0).expect("connect");
-    table.cut(cut(0, &victim, Scope::Host, BOTH)).expect("the cut");
+    table.cut(cut(0, &victim, Scope::Pair, BOTH)).expect("the cut");
     victim.near.write_all(b"lost").expect("the kernel takes it");
     assert!(is_silent(&mut victim.far));
     let reconnect = lab.client.run(|| {
@@ -190,7 +271,7 @@ fn a_reset_a_fin_and_an_icmp_that_reach_the_client_are_counted() {
     }
     let fin = fin.expect("connect");
     // Uncut, so that the FIN is acknowledged and comes once.
-    table.cut(cut(2, &fin, Scope::Host, NOTHING)).expect("the cut");
+    table.cut(cut(2, &fin, Scope::Pair, NOTHING)).expect("the cut");
     // Closing with lingering off is a RST, closing in peace is a FIN.
     let mut reset = reset.expect("connect");
     socket2::SockRef::from(&reset.far).set_linger(Some(Duration::ZERO)).expect("SO_LINGER");
@@ -341,8 +422,9 @@ fn a_thousand_cuts_are_quick() {
             let mut tuple = tuple;
             tuple.local.set_ip(client);
             tuple.peer.set_ip(server);
-            let applied =
-                table.cut(Cut { trial, tuple, scope: Scope::Flow, drop: BOTH, lease: None }).expect("the cut");
+            let applied = table
+                .cut(Cut { trial, tuple, scope: Scope::Flow, drop: BOTH, injection: Injection::Router, lease: None })
+                .expect("the cut");
             (applied.after.0 - applied.before.0) as f64 / 1e6
         };
         let mut brackets_ms: Vec<f64> = (0..1000).map(cut).collect();

@@ -109,10 +109,13 @@ fn defaults_of_real_clients_are_found_and_a_frozen_proxy_looks_alive() {
         proxied: false,
         standby: false,
         namespaces_only: false,
+        routed: false,
         middlebox: None,
         vhosts: Vec::new(),
         databases: 0,
         database: false,
+        tls: Vec::new(),
+        names: false,
     };
     let lab = Lab::build(&spec, &Patience::new(Clock::start())).unwrap();
     let clients = Clients { environment: environment(), dir: dir.path().to_path_buf(), ns: lab.clients[0].clone() };

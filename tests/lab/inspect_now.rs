@@ -4,7 +4,7 @@ use crate::common::{binary, require_root};
 use crate::inspect::{inspect, row};
 use crate::support::Lab as BareLab;
 use halfopen::fault::{Cut, FaultTable};
-use halfopen::scenario::{Directions, Scope};
+use halfopen::scenario::{Directions, Injection, Scope};
 use serde_json::Value;
 use std::io::Write;
 use std::path::Path;
@@ -22,7 +22,9 @@ fn one_half_open_connection_among_a_hundred_healthy_ones_is_found_within_two_loo
     }
     let dead = connections[60].tuple;
     let drop = Directions { to_broker: true, to_client: true };
-    table.cut(Cut { trial: 0, tuple: dead, scope: Scope::Flow, drop, lease: None }).expect("the cut");
+    table
+        .cut(Cut { trial: 0, tuple: dead, scope: Scope::Flow, drop, injection: Injection::Router, lease: None })
+        .expect("the cut");
     for connection in &mut connections {
         connection.near.write_all(b"anybody there?").unwrap();
     }

@@ -52,10 +52,13 @@ fn spec<'a>(name: &str, dir: &std::path::Path, arms: Vec<ArmNet>, brokers: &'a B
         proxied: false,
         standby: false,
         namespaces_only: false,
+        routed: false,
         middlebox: None,
         vhosts: Vec::new(),
         databases: 0,
         database: false,
+        tls: Vec::new(),
+        names: false,
     }
 }
 

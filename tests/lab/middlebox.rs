@@ -6,7 +6,7 @@ use halfopen::fault::{Applied, Cut, FaultTable, Layout, NAT_OUTSIDE};
 use halfopen::host::conntrack::Conntrack;
 use halfopen::host::netlink::{Op, apply};
 use halfopen::plan::{Overrides, build};
-use halfopen::scenario::{Directions, Middlebox, Scope, profile, read};
+use halfopen::scenario::{Directions, Injection, Middlebox, Scope, profile, read};
 use halfopen::verdict::judge;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -32,7 +32,7 @@ impl Case {
         let sysctl = Op::Sysctl { name: "netfilter.nf_conntrack_tcp_loose".into(), value: middlebox.loose.into() };
         let outside = Op::Local { to: NAT_OUTSIDE.address, prefix: NAT_OUTSIDE.prefix };
         apply(&lab.router, &[sysctl, outside]).expect("a router that tracks connections");
-        let layout = Layout { middlebox: Some(middlebox) };
+        let layout = Layout { middlebox: Some(middlebox), ..Layout::default() };
         let table = FaultTable::install_as(layout, &lab.router, lab.clock).expect("the table");
         let tracked = Conntrack::open(&lab.router).expect("ctnetlink");
         let connection = lab.connect(0).expect("a connection through the box");
@@ -44,7 +44,9 @@ impl Case {
         let tuple = self.connection.tuple;
         let before = self.lab.clock.now();
         assert!(self.tracked.forget(tuple.local, tuple.peer).expect("ctnetlink"), "the box knew the connection");
-        self.table.cut(Cut { trial: 0, tuple, scope: Scope::Flow, drop: NOTHING, lease: None }).expect("the counts");
+        self.table
+            .cut(Cut { trial: 0, tuple, scope: Scope::Flow, drop: NOTHING, injection: Injection::Router, lease: None })
+            .expect("the counts");
         Applied { before, after: self.lab.clock.now() }
     }
 
@@ -99,7 +101,7 @@ fn a_connection_passes_a_box_that_knows_it() {
         assert_eq!(hears(near), Ok(4), "{name}");
         // The broker sees the outer address where there is a NAT, with the client's own port.
         let seen = far.peer_addr().expect("an address");
-        let layout = Layout { middlebox: Some(middlebox(name)) };
+        let layout = Layout { middlebox: Some(middlebox(name)), ..Layout::default() };
         assert_eq!(seen, layout.outside(tuple.local).into(), "{name}");
         assert!(case.tracked.lives(tuple.local, tuple.peer).expect("ctnetlink").is_some(), "{name}");
     }

@@ -6,7 +6,7 @@ use halfopen::host::clock::Clock;
 use halfopen::observe::{
     KernelEnd, KernelEnds, PolledEnd, PolledEnds, SockDiag, States, TraceWhat, Tracepoints, Unavailable,
 };
-use halfopen::scenario::{Directions, Scope};
+use halfopen::scenario::{Directions, Injection, Scope};
 use halfopen::units::Offset;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -130,8 +130,14 @@ fn both_sources_agree_on_the_death_by_keepalive() {
             connection.keepalive(1, 1, 1);
             echo(&mut connection);
             let snapshot = diag.get(connection.tuple).expect("a look").expect("the socket");
-            let cut =
-                Cut { trial: j - DYING.start, tuple: connection.tuple, scope: Scope::Flow, drop: BOTH, lease: None };
+            let cut = Cut {
+                trial: j - DYING.start,
+                tuple: connection.tuple,
+                scope: Scope::Flow,
+                drop: BOTH,
+                injection: Injection::Router,
+                lease: None,
+            };
             let cut = table.cut(cut).expect("the cut").after;
             let age_s = f64::from(snapshot.last_data_recv_ms.min(snapshot.last_ack_recv_ms)) / 1e3;
             assert!(snapshot.timer == 2 && snapshot.state == ESTABLISHED, "a keepalive timer runs: {snapshot:?}");
@@ -212,7 +218,16 @@ fn unsent_and_unread_bytes_are_seen() {
     while far.get(connection.tuple.reversed()).expect("a look").expect("the far end").unacked > 0 {
         assert!(lab.clock.now() < deadline, "the client's kernel never acknowledged");
     }
-    table.cut(Cut { trial: 0, tuple: connection.tuple, scope: Scope::Flow, drop: BOTH, lease: None }).expect("the cut");
+    table
+        .cut(Cut {
+            trial: 0,
+            tuple: connection.tuple,
+            scope: Scope::Flow,
+            drop: BOTH,
+            injection: Injection::Router,
+            lease: None,
+        })
+        .expect("the cut");
     connection.near.write_all(b"lost bytes").expect("the kernel takes it");
     let snapshot = diag.get(connection.tuple).expect("a look").expect("the socket");
     assert_eq!((snapshot.rqueue, snapshot.wqueue, snapshot.unacked), (6, 10, 1), "{snapshot:?}");

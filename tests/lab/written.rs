@@ -1,7 +1,7 @@
 //! The scenarios that come with the project, run as they are written or with a change.
 
 use crate::common::binary;
-use halfopen::store;
+use halfopen::store::{self, Recorded};
 use halfopen::verdict::{Judged, judge};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -29,10 +29,16 @@ pub fn start(name: &'static str, change: impl Fn(String) -> String) -> Running {
 impl Running {
     /// How it was judged, once it has ended with this exit code.
     pub fn ends(self, code: i32) -> Judged {
+        self.ends_with(code).1
+    }
+
+    /// What was recorded, and how it was judged, once it has ended with this exit code.
+    pub fn ends_with(self, code: i32) -> (Recorded, Judged) {
         let output = self.child.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{}:\n{text}", self.name);
         let recorded = store::read(Path::new(&self.dir.path().join("run"))).unwrap();
-        judge(&recorded.run.plan, &recorded.events)
+        let judged = judge(&recorded.run.plan, &recorded.events);
+        (recorded, judged)
     }
 }

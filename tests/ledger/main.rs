@@ -82,8 +82,10 @@ fn every_fate_and_every_anomaly_has_a_history() {
     let all = histories();
     let fates: BTreeSet<&str> = all.iter().flat_map(|h| h.expected.fates.values()).map(String::as_str).collect();
     let anomalies: BTreeSet<&str> = all.iter().flat_map(|h| h.expected.anomalies.keys()).map(String::as_str).collect();
+    // Which queue is right the plan says, not the record: the verdict holds deliveries to it (tests/timelines.rs).
+    let routed = |kind: &AnomalyKind| *kind != AnomalyKind::Misrouted;
     assert_eq!(fates, Fate::ALL.into_iter().map(Fate::name).collect());
-    assert_eq!(anomalies, AnomalyKind::ALL.into_iter().map(AnomalyKind::name).collect());
+    assert_eq!(anomalies, AnomalyKind::ALL.into_iter().filter(routed).map(AnomalyKind::name).collect());
 }
 
 #[test]

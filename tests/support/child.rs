@@ -156,12 +156,17 @@ pub fn settings(subject: SubjectKind) -> Settings {
         work: None,
         frame_max: None,
         peer_reads: true,
+        tls: false,
         ping: None,
         link: None,
         heartbeat_thread: None,
         sync_call: None,
+        worker_id: None,
+        begins: None,
+        effects: None,
         client: serde_json::Map::new(),
         command: None,
+        delivery: halfopen::scenario::Delivery::default(),
         sysctl: BTreeMap::new(),
     }
 }
@@ -176,8 +181,11 @@ pub fn target(server: SocketAddrV4, trial: TrialId) -> Target {
         vhost: "/".into(),
         db: 0,
         queue: format!("trial-{trial}"),
+        durable: false,
         user: String::new(),
         password: String::new(),
+        ca_file: None,
+        name: None,
     }
 }
 
@@ -189,5 +197,6 @@ pub fn open(server: SocketAddrV4, trial: TrialId, settings: Settings, load_inter
         load_interval,
         program: None,
         beats: None,
+        jobs: Vec::new(),
     }
 }

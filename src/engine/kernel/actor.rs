@@ -9,7 +9,7 @@ use crate::fault::Applied;
 use crate::host::clock::Clock;
 use crate::host::procfs::{self, Identity, RunState};
 use crate::scenario::{Act, Scope};
-use crate::subject::{SWALLOWS, WITHHOLDS};
+use crate::subject::{SILENT, SWALLOWS, WITHHOLDS};
 use nix::sys::signal::Signal;
 use std::time::Duration;
 
@@ -70,20 +70,32 @@ impl Look {
 /// The signal of an act, and how its processes are afterwards; `None` where none is meant.
 fn means(act: Act) -> Option<(Signal, Look)> {
     match act {
-        Act::FreezeBroker | Act::FreezeProxy => Some((Signal::SIGSTOP, Look::State(RunState::Stopped))),
-        Act::KillBroker | Act::RestartBroker => Some((Signal::SIGKILL, Look::State(RunState::Gone))),
+        Act::FreezeBroker | Act::FreezeProxy | Act::PauseWorker => {
+            Some((Signal::SIGSTOP, Look::State(RunState::Stopped)))
+        }
+        Act::KillBroker | Act::RestartBroker | Act::KillWorker | Act::KillReaper | Act::KillStore => {
+            Some((Signal::SIGKILL, Look::State(RunState::Gone)))
+        }
         Act::SwallowProxy => Some((Signal::SIGUSR1, Look::Named(SWALLOWS))),
         Act::WithholdReply => Some((Signal::SIGUSR2, Look::Named(WITHHOLDS))),
-        Act::RebootHost | Act::VanishHost | Act::FailOver | Act::AlarmBroker => None,
-        Act::ForgetEntry | Act::ResetThrice => None,
+        // Nothing is to be changed: it is silent from its start.
+        Act::StaySilent => Some((Signal::SIGCONT, Look::Named(SILENT))),
+        Act::RebootHost | Act::VanishHost | Act::FailOver | Act::AlarmBroker | Act::ForgetEntry => None,
+        Act::WithholdAnswer | Act::ResetThrice => None,
     }
 }
 
 impl Actor {
-    /// Over these processes and their descendants.
+    /// Over these processes and their descendants; `whose` they are is for its words.
     #[must_use]
-    pub fn new(roots: Vec<u32>) -> Self {
-        Self { roots, whose: "the broker", ..Self::default() }
+    pub fn new(roots: Vec<u32>, whose: &'static str) -> Self {
+        Self { roots, whose, ..Self::default() }
+    }
+
+    /// Over the same ones, ready to do it once more.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Self { roots: self.roots.clone(), below: self.below, whose: self.whose, ..Self::default() }
     }
 
     /// Over the proxy of one trial: the process that accepts its connections, and one for each of them.
@@ -120,7 +132,7 @@ impl Actor {
     pub fn heal(&mut self, clock: Clock, act: Act) -> Result<Applied, String> {
         match (act, self.healed) {
             (_, Some(healed)) => Ok(healed),
-            (Act::FreezeBroker | Act::FreezeProxy, None) => {
+            (Act::FreezeBroker | Act::FreezeProxy | Act::PauseWorker, None) => {
                 let healed = self.signal(clock, Signal::SIGCONT, Look::State(RunState::Running))?;
                 self.healed = Some(healed);
                 Ok(healed)

@@ -87,6 +87,11 @@ impl Child {
         }
     }
 
+    /// Whether it has ended.
+    pub fn is_gone(&mut self) -> bool {
+        matches!(self.process.try_wait(), Ok(Some(_)))
+    }
+
     /// Kills it and waits until it is gone, with all that it held.
     ///
     /// # Errors
@@ -127,20 +132,25 @@ impl Child {
     }
 }
 
-fn read(lines: impl BufRead, index: usize, events: &Sender<Message>) {
+fn read(mut lines: impl BufRead, index: usize, events: &Sender<Message>) {
     let mut orderly = false;
-    for line in lines.lines() {
-        let Ok(line) = line else { break };
+    let mut line = String::new();
+    // A process that is killed in the middle of a line has no end of it to say.
+    while lines.read_line(&mut line).is_ok() && line.ends_with('\n') {
         let message = match serde_json::from_str::<Report>(&line) {
-            Ok(Report::Event { event }) => Message::Event(event),
-            Ok(Report::Hello { versions }) => Message::Child(index, ChildNews::Hello(versions)),
+            Ok(Report::Event { event }) => Some(Message::Event(event)),
+            Ok(Report::Hello { versions }) => Some(Message::Child(index, ChildNews::Hello(versions))),
             Ok(Report::Bye) => {
                 orderly = true;
-                continue;
+                None
             }
-            Err(error) => Message::Child(index, ChildNews::Garbled(format!("{error}: {line}"))),
+            Err(error) => {
+                let text = format!("{error}: {}", line.trim_end());
+                Some(Message::Child(index, ChildNews::Garbled(text)))
+            }
         };
-        if events.send(message).is_err() {
+        line.clear();
+        if message.is_some_and(|message| events.send(message).is_err()) {
             return;
         }
     }

@@ -50,8 +50,9 @@ impl Run<'_> {
         self.measure_memory();
         // One that was started again is asked to end like the others.
         let killed = self.kills_brokers() && !self.restarts_brokers();
-        for child in self.children.drain(..) {
-            if killed && child.name() == PEER {
+        let killed_children: Vec<bool> = (0..self.children.len()).map(|index| self.may_be_killed(index)).collect();
+        for (mut child, may_be_killed) in std::mem::take(&mut self.children).into_iter().zip(killed_children) {
+            if (killed && child.name() == PEER) || (may_be_killed && child.is_gone()) {
                 continue;
             }
             let closed = if child.name().starts_with(PROXY) { child.end() } else { child.close() };

@@ -7,13 +7,14 @@ use super::Message;
 use super::actor::{Actor, Proof};
 use super::addresses::Addresses;
 use super::alarms::Alarms;
+use super::distorted::Distorted;
 use crate::events::{Counters, Event, Kind, Source, Tuple};
-use crate::fault::{Applied, Cut, FaultTable, TrialReading};
+use crate::fault::{Applied, Cut, Table, TrialReading};
 use crate::host::clock::Clock;
 use crate::host::conntrack::Conntrack;
 use crate::host::mailbox::{Nothing, Receiver, Sender};
 use crate::observe::SockDiag;
-use crate::scenario::{Act, Directions, Fault, Scope, Trigger};
+use crate::scenario::{Act, Directions, Fault, Injection, Scope, Trigger};
 use crate::units::{Offset, Pace, TrialId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
@@ -36,6 +37,8 @@ pub struct What {
     pub idle: bool,
     /// What is forgotten stays forgotten.
     pub strict: bool,
+    /// Where and how it is dropped.
+    pub injection: Injection,
 }
 
 impl What {
@@ -50,12 +53,13 @@ impl What {
             after_segment: (fault.trigger == Some(Trigger::AfterHeartbeat)).then_some(horizon),
             idle: fault.idle.is_some(),
             strict: fault.middlebox.is_some_and(|middlebox| !middlebox.loose),
+            injection: fault.injection,
         }
     }
 }
 
 /// How long after its planned heal the kernel heals a cut by itself, should the harness hang.
-const LEASE_BEYOND: Duration = Duration::from_secs(2);
+pub const LEASE_BEYOND: Duration = Duration::from_secs(2);
 
 /// What the dispatcher asks for.
 #[derive(Debug)]
@@ -73,6 +77,33 @@ pub enum Request {
         /// Index of the client namespace whose `sock_diag` knows the connection.
         client: usize,
     },
+    /// End the connection at the broker's end, with a RST, at an instant; in a scope that cuts reconnects too, cut them before
+    /// the client can make one.
+    HangUp {
+        /// The trial.
+        trial: TrialId,
+        /// When.
+        at: Offset,
+        /// The connection.
+        tuple: Tuple,
+        /// What is done to it.
+        what: What,
+        /// Index of the client namespace.
+        client: usize,
+    },
+    /// A connection has begun whose fault was in force before it.
+    Begun {
+        /// The trial.
+        trial: TrialId,
+        /// The connection under test.
+        tuple: Tuple,
+        /// What it has met.
+        what: What,
+        /// When the client began to connect.
+        before: Offset,
+        /// From when on it has waited in vain.
+        after: Offset,
+    },
     /// Cut once more, after a heal, at an instant.
     Again {
         /// The trial.
@@ -89,8 +120,19 @@ pub enum Request {
         /// When.
         at: Offset,
     },
-    /// The processes that an act on the broker hits, with their descendants.
-    Brokers(Vec<u32>),
+    /// The processes that an act hits which concerns everybody, with their descendants, and whose they are.
+    Shared(Vec<u32>, &'static str),
+    /// The process of a trial's worker: another one each time that it was started.
+    Worker(TrialId, u32),
+    /// What was killed has been started again, for these trials.
+    StartedAgain {
+        /// The trials.
+        trials: Vec<TrialId>,
+        /// From the start to the first answer.
+        applied: Applied,
+        /// What a look at the new processes showed.
+        proof: Proof,
+    },
     /// The alarms of the brokers that have one.
     Alarms(Alarms),
     /// The process that accepts connections before the broker, for each trial that has one.
@@ -109,6 +151,7 @@ pub enum Request {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     Cut(usize),
+    HangUp(usize),
     Heal(TrialId),
     Again(TrialId, u32),
     Reset(TrialId, u32),
@@ -123,6 +166,8 @@ struct Planned {
     at: Offset,
 }
 
+#[path = "hang_up.rs"]
+mod hang_up;
 #[path = "resets.rs"]
 mod resets;
 
@@ -133,7 +178,7 @@ use forgetful::Forgetful;
 /// The thread's state.
 pub struct Cutter {
     clock: Clock,
-    table: FaultTable,
+    table: Table,
     sock_diag: Vec<SockDiag>,
     /// The brokers' ends of the connections.
     far_ends: SockDiag,
@@ -145,11 +190,13 @@ pub struct Cutter {
     acts: HashMap<TrialId, Act>,
     actor: Actor,
     alarms: Alarms,
-    /// One a proxy, made at its cut.
     proxies: HashMap<TrialId, u32>,
-    proxy_actors: HashMap<TrialId, Actor>,
+    /// One a proxy, made at its cut, and one a worker that is a process of its own.
+    own_actors: HashMap<TrialId, Actor>,
     /// The middlebox' memory, where there is one.
     middlebox: Option<Forgetful>,
+    /// What is done on the clients' own side, where somebody asked for that.
+    distorted: Distorted,
     /// Trials whose fault is in force and whose first drop has not been seen, with the time of their cut.
     undropped: BTreeMap<TrialId, Offset>,
     in_force: HashMap<TrialId, bool>,
@@ -175,7 +222,7 @@ impl Cutter {
     /// A cutter over an installed table; `sock_diag` has one handle a client namespace, `far_ends` is the brokers'.
     pub fn new(
         clock: Clock,
-        table: FaultTable,
+        table: Table,
         sock_diag: Vec<SockDiag>,
         far_ends: SockDiag,
         addresses: Addresses,
@@ -194,8 +241,9 @@ impl Cutter {
             actor: Actor::default(),
             alarms: Alarms::default(),
             proxies: HashMap::new(),
-            proxy_actors: HashMap::new(),
+            own_actors: HashMap::new(),
             middlebox: None,
+            distorted: Distorted::default(),
             undropped: BTreeMap::new(),
             in_force: HashMap::new(),
             finished: HashSet::new(),
@@ -210,8 +258,14 @@ impl Cutter {
         self
     }
 
+    /// With clients whose own network can be taken from them.
+    pub fn distorting(mut self, distorted: Distorted) -> Self {
+        self.distorted = distorted;
+        self
+    }
+
     /// Serves requests until their sender is gone; returns the table for an orderly close.
-    pub fn serve(mut self, requests: &Receiver<Request>) -> FaultTable {
+    pub fn serve(mut self, requests: &Receiver<Request>) -> Table {
         loop {
             let next_cut = self.due.peek().map(|Reverse((at, _))| *at);
             let request = match next_cut.into_iter().chain(self.next_look()).min() {
@@ -224,6 +278,10 @@ impl Cutter {
                 Err(Nothing::Disconnected) => {
                     // Whoever is stopped can't end when asked. What is left to say was said at each trial's end.
                     let _ = self.actor.release(self.clock);
+                    let stopped = |trial: &TrialId| self.acts.get(trial).is_some_and(|act| act.hits_worker());
+                    for (_, actor) in self.own_actors.iter_mut().filter(|(trial, _)| stopped(trial)) {
+                        let _ = actor.release(self.clock);
+                    }
                     return self.table;
                 }
             }
@@ -260,9 +318,20 @@ impl Cutter {
                     }
                 }
             }
+            Request::HangUp { trial, at, tuple, what, client } => {
+                self.planned.push(Planned { trial, tuple, what, client, at });
+                self.due.push(Reverse((at, Due::HangUp(self.planned.len() - 1))));
+            }
+            Request::Begun { trial, tuple, what, before, after } => {
+                self.begun(trial, tuple, what, Applied { before, after })
+            }
             Request::Again { trial, at, time } => self.due.push(Reverse((at, Due::Again(trial, time)))),
             Request::Heal { trial, at } => self.due.push(Reverse((at, Due::Heal(trial)))),
-            Request::Brokers(roots) => self.actor = Actor::new(roots),
+            Request::Shared(roots, whose) => self.actor = Actor::new(roots, whose),
+            Request::Worker(trial, pid) => {
+                self.own_actors.insert(trial, Actor::new(vec![pid], "the worker"));
+            }
+            Request::StartedAgain { trials, applied, proof } => self.started_again(&trials, applied, &proof),
             Request::Alarms(alarms) => self.alarms = alarms,
             Request::Proxies(all) => self.proxies = all.into_iter().collect(),
             Request::Certify(trial) => self.certify(trial),
@@ -284,6 +353,7 @@ impl Cutter {
             let Some(Reverse((_, due))) = self.due.pop() else { return };
             match due {
                 Due::Cut(index) => self.cut(index),
+                Due::HangUp(index) => self.hang_up(index),
                 Due::Heal(trial) => self.heal(trial),
                 Due::Again(trial, time) => self.again(trial, time),
                 Due::Reset(trial, time) => self.reset_again(trial, time),
@@ -322,8 +392,13 @@ impl Cutter {
             Some(Act::VanishHost) => self.vanish(trial, tuple, what),
             Some(Act::ResetThrice) => self.reset(trial, tuple, what),
             Some(act) if act.in_proxy() => self.change_proxy(trial, act, what.scope),
+            Some(act) if act.hits_worker() => {
+                let actor = self.own_actors.get_mut(&trial).ok_or_else(|| "the trial has no worker".to_string());
+                actor.and_then(|actor| actor.act(self.clock, act))
+            }
             Some(Act::ForgetEntry) => self.forget(trial, tuple, what, forgotten),
             Some(act) => self.actor.act(self.clock, act),
+            None if what.injection.is_local() => self.distort(trial, tuple, what, client),
             None => self.install(trial, tuple, what),
         };
         let kind = match applied {
@@ -341,11 +416,40 @@ impl Cutter {
         self.prove(trial);
     }
 
+    /// Nothing is done any more: the connection is counted from here on, and who is silent is looked at.
+    fn begun(&mut self, trial: TrialId, tuple: Tuple, what: What, applied: Applied) {
+        if self.finished.contains(&trial) {
+            return;
+        }
+        let counted = self.install(trial, tuple, what).map(drop);
+        let silent = what.act.map_or(Ok(()), |act| {
+            self.acts.insert(trial, act);
+            if act.in_proxy() { self.change_proxy(trial, act, Scope::Host).map(drop) } else { Ok(()) }
+        });
+        match counted.and(silent) {
+            Ok(()) => {
+                self.in_force.insert(trial, true);
+                let Applied { before, after } = applied;
+                self.say(trial, Kind::FaultApplied { tuple, before, after, age_at_fault_s: None });
+            }
+            Err(reason) => self.say(trial, Kind::FaultFailed { reason }),
+        }
+        self.prove(trial);
+    }
+
     /// The broker's host is gone with its address: nothing of it is heard any more, and nobody is found there.
     fn vanish(&mut self, trial: TrialId, tuple: Tuple, what: What) -> Result<Applied, String> {
         let cut = self.install(trial, tuple, what)?;
         self.addresses.vanish(trial, *tuple.peer.ip())?;
         Ok(Applied { before: cut.before, after: self.clock.now() })
+    }
+
+    /// The client's own side first, then the router: from then on it counts whether anything gets there.
+    fn distort(&mut self, trial: TrialId, tuple: Tuple, what: What, client: usize) -> Result<Applied, String> {
+        let before = self.clock.now();
+        self.distorted.act(trial, tuple, what.injection, client)?;
+        let cut = self.install(trial, tuple, what)?;
+        Ok(Applied { before, after: cut.after })
     }
 
     /// Makes the broker's host forget a connection, and where another one takes over, gives that the address. The path is
@@ -390,27 +494,29 @@ impl Cutter {
 
     fn change_proxy(&mut self, trial: TrialId, act: Act, scope: Scope) -> Result<Applied, String> {
         let acceptor = self.proxies.get(&trial).copied().ok_or("the trial has no proxy")?;
-        let actor = self.proxy_actors.entry(trial).or_insert_with(|| Actor::of_proxy(acceptor, scope));
+        let actor = self.own_actors.entry(trial).or_insert_with(|| Actor::of_proxy(acceptor, scope));
         actor.act(self.clock, act)
     }
 
     fn actor_of(&mut self, trial: TrialId) -> &mut Actor {
-        self.proxy_actors.get_mut(&trial).unwrap_or(&mut self.actor)
+        self.own_actors.get_mut(&trial).unwrap_or(&mut self.actor)
     }
 
     /// Puts the trial's elements in their sets: those that count, and those that drop.
     fn install(&mut self, trial: TrialId, tuple: Tuple, what: What) -> Result<Applied, String> {
-        let What { scope, drop, lease, .. } = what;
-        self.table.cut(Cut { trial, tuple, scope, drop, lease }).map_err(|error| error.to_string())
+        let What { scope, drop, lease, injection, .. } = what;
+        self.table.cut(Cut { trial, tuple, scope, drop, injection, lease }).map_err(|error| error.to_string())
     }
 
     /// Says what a look at the broker's processes shows, for a trial whose fault lies there.
-    fn prove(&self, trial: TrialId) {
-        if let Some(Proof { what, holds }) = self.addresses.proof(trial) {
+    fn prove(&mut self, trial: TrialId) {
+        for Proof { what, holds } in self.addresses.proof(trial).into_iter().chain(self.distorted.proof(trial)) {
             self.say(trial, Kind::Proof { what, holds });
         }
-        if let Some(act) = self.acts.get(&trial).filter(|_| self.in_force.get(&trial) == Some(&true)) {
-            let Proof { what, holds } = match (act, self.proxy_actors.get(&trial)) {
+        // The name server tells by itself what it was asked.
+        let looked_at = |act: &&Act| **act != Act::WithholdAnswer && self.in_force.get(&trial) == Some(&true);
+        if let Some(act) = self.acts.get(&trial).filter(looked_at) {
+            let Proof { what, holds } = match (act, self.own_actors.get(&trial)) {
                 (Act::AlarmBroker, _) => self.alarms.proof(),
                 (act, own) => own.unwrap_or(&self.actor).proof(*act),
             };
@@ -422,6 +528,9 @@ impl Cutter {
     fn heal(&mut self, trial: TrialId) {
         if self.finished.contains(&trial) || self.in_force.get(&trial) != Some(&true) {
             return;
+        }
+        if let Some(act) = self.acts.get(&trial).copied().filter(|act| act.starts_again()) {
+            return self.start_again(trial, act);
         }
         let Some(act) = self.acts.get(&trial).copied().filter(|act| act.hits_all()) else {
             return self.heal_one(trial);
@@ -438,6 +547,28 @@ impl Cutter {
         }
     }
 
+    /// What was killed is started by whoever has started it before, and healed once it answers.
+    fn start_again(&mut self, trial: TrialId, act: Act) {
+        let all = |id: &TrialId| act.hits_all() || *id == trial;
+        let meant = self.acts.iter().filter(|(id, other)| **other == act && all(id)).map(|(id, _)| *id);
+        let mut trials: Vec<TrialId> = meant.collect();
+        trials.retain(|id| !self.finished.contains(id) && self.in_force.get(id) == Some(&true));
+        trials.sort_unstable();
+        for id in &trials {
+            self.certify(*id);
+            // Nobody looks again whether it is dead.
+            self.in_force.insert(*id, false);
+        }
+        let _ = self.events.send(Message::StartAgain(act, trials));
+    }
+
+    fn started_again(&mut self, trials: &[TrialId], applied: Applied, proof: &Proof) {
+        for trial in trials.iter().filter(|id| !self.finished.contains(id)) {
+            self.say(*trial, Kind::Proof { what: proof.what.clone(), holds: proof.holds });
+            self.say(*trial, Kind::FaultHealed { before: applied.before, after: applied.after });
+        }
+    }
+
     fn heal_one(&mut self, trial: TrialId) {
         let shared = self.acts.get(&trial).is_some_and(|act| act.hits_all());
         if !shared {
@@ -446,6 +577,8 @@ impl Cutter {
         let clock = self.clock;
         let healed = match self.acts.get(&trial).copied() {
             Some(Act::AlarmBroker) => self.alarms.clear(clock),
+            // It answers by its own clock.
+            Some(Act::WithholdAnswer) => Ok(Applied { before: clock.now(), after: clock.now() }),
             Some(act) => self.actor_of(trial).heal(clock, act),
             None => self.table.heal(trial).map_err(|error| error.to_string()),
         };
@@ -463,7 +596,18 @@ impl Cutter {
         if self.finished.contains(&trial) || self.in_force.get(&trial) != Some(&false) {
             return;
         }
-        match self.table.again(trial) {
+        let clock = self.clock;
+        let again = match self.acts.get(&trial).copied() {
+            Some(act) if act.starts_again() || act.hits_worker() => {
+                // One that was stopped and runs is the same process; one that was started again has an actor of its own.
+                let first = act.heals().then(|| self.actor_of(trial).again());
+                let actor = self.actor_of(trial);
+                *actor = first.unwrap_or_else(|| std::mem::take(actor));
+                actor.act(clock, act)
+            }
+            _ => self.table.again(trial).map_err(|error| error.to_string()),
+        };
+        match again {
             Ok(applied) => {
                 self.in_force.insert(trial, true);
                 self.say(trial, Kind::FaultRepeated { time, before: applied.before, after: applied.after });

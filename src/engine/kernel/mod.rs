@@ -9,6 +9,8 @@ mod alarms;
 mod children;
 mod cutter;
 mod descriptors;
+mod distorted;
+mod foreign_log;
 mod heard;
 mod looks;
 mod observers;
@@ -25,6 +27,8 @@ pub use descriptors::{Need, descriptors};
 pub use run::{Ending, EngineError, Progress, run};
 
 use crate::events::Event;
+use crate::scenario::Act;
+use crate::units::{Offset, TrialId};
 
 /// What reaches the dispatcher.
 #[derive(Debug)]
@@ -33,10 +37,16 @@ pub enum Message {
     Event(Event),
     /// A socket of a client that is watched from outside changed its state.
     Socket(outside::SocketChange),
+    /// What a client had open before the run began to watch it.
+    Attached(crate::units::TrialId, Vec<crate::events::Tuple>),
     /// News of a child process, by its index.
     Child(usize, children::ChildNews),
     /// SIGINT, SIGTERM or SIGHUP.
     Interrupt,
     /// A broker's process ended.
     BrokerEnded,
+    /// What this act has killed is to be started again, for these trials.
+    StartAgain(Act, Vec<TrialId>),
+    /// It answers again, or what went wrong.
+    Answers(Result<Offset, String>),
 }

@@ -1,9 +1,13 @@
 //! The opening of a run: its children, the proxies, the programs of others, and the connections under test.
 
+use super::super::foreign_log::Log;
 use super::super::heard::{Heard, Pairs};
 use super::*;
-use crate::scenario::{LivenessStore, ReaperSettings};
-use crate::subject::protocol::Beats;
+use crate::host::names::look_up_by;
+use crate::lab::ZONE;
+use crate::scenario::{LivenessStore, ReaperSettings, Trigger};
+use crate::subject::protocol::{Beats, Worker};
+use crate::subject::{Answers, Entry};
 
 /// The run's task store, with no task in it; its place.
 fn make_store(run_id: &str, lab: &Lab) -> Result<String, EngineError> {
@@ -36,68 +40,161 @@ fn queue(plan: &Plan, trial: TrialId) -> String {
     named.unwrap_or_else(|| format!("halfopen.{trial}"))
 }
 
+/// What a run with a target says of its connections.
+pub(super) const TARGETS: &str = "target: connections that were there before the run begin with it; the one under test is the oldest \
+                                  of its container, by descriptor";
+
+/// What a client that was there before the run has open, its names first.
+pub(super) fn attached(lab: &Lab, trial: TrialId) -> Vec<Tuple> {
+    lab.connections(trial).into_iter().map(|(local, peer)| Tuple { local, peer }).collect()
+}
+
 /// The number of a trial's Redis database: one of its own for a program of somebody else's.
 pub(super) fn database(plan: &Plan, trial: TrialId, arm: usize) -> u32 {
-    let redis = plan.scenario.arms.get(arm).is_some_and(|arm| arm.settings.subject.broker() == BrokerKind::Redis);
-    if redis && is_command(plan, arm) { trial + 1 } else { 0 }
+    let settings = plan.scenario.arms.get(arm).map(|arm| &arm.settings);
+    let redis = settings.is_some_and(|settings| settings.subject.broker() == BrokerKind::Redis);
+    // kombu's hash of what is not acknowledged is the database's, not a queue's.
+    let kombu = settings.is_some_and(|settings| settings.ack.is_some());
+    if redis && (kombu || is_command(plan, arm)) { trial + 1 } else { 0 }
 }
 
 /// The clients from outside, for whoever listens to them.
 pub(super) fn heard(plan: &Plan, outside: &Outside) -> Pairs {
     let one = |(pair, trial): ((std::net::Ipv4Addr, std::net::Ipv4Addr), TrialId)| {
         let arm = plan.scenario.arms.get(plan.trial(trial)?.arm)?;
-        Some((pair, Heard { trial, broker: arm.settings.subject.broker(), queue: queue(plan, trial) }))
+        // Nobody knows which queue is somebody else's own.
+        let own = arm.settings.command.as_ref().is_some_and(|line| line.target.is_some());
+        let queue = if own { String::new() } else { queue(plan, trial) };
+        Some((pair, Heard { trial, broker: arm.settings.subject.broker(), queue }))
     };
     outside.trials().into_iter().filter_map(one).collect()
 }
 
+/// The name of a trial's broker, where it is looked up.
+fn name_of(plan: &Plan, trial: &plan::Trial) -> Option<String> {
+    let withheld = plan.scenario.faults[trial.fault].act == Some(Act::WithholdAnswer);
+    withheld.then(|| format!("broker-{}.{ZONE}", trial.id))
+}
+
+/// What the name server is told.
+fn names(plan: &Plan) -> Vec<Entry> {
+    let entry = |trial: &plan::Trial| {
+        let answers = match plan.scenario.faults[trial.fault].duration.get() {
+            Some(time) => Answers::After(time),
+            None => Answers::Never,
+        };
+        Some(Entry { trial: trial.id, name: name_of(plan, trial)?, address: trial.server, answers })
+    };
+    plan.trials.iter().filter_map(entry).collect()
+}
+
 impl Run<'_> {
-    pub(super) fn start_children(&mut self, job: &Job, sender: &Sender<Message>) -> Result<(), EngineError> {
-        let scenario = &self.plan.scenario;
-        let (clock, children) = (self.clock, &mut self.children);
-        let lab = &self.lab;
-        let mut add = |role: &[&str], name: &str, seat: Seat| -> Result<usize, EngineError> {
-            let index = children.len();
-            children.push(Child::start(role, name, index, (lab, seat), clock, NOFILE, sender).map_err(harness(name))?);
-            Ok(index)
-        };
+    /// Starts a child in a role and keeps it; its index.
+    fn add(&mut self, role: &[&str], name: &str, seat: Seat) -> std::io::Result<usize> {
+        let index = self.children.len();
+        let child = Child::start(role, name, index, (&self.lab, seat), self.clock, NOFILE, &self.sender)?;
+        self.children.push(child);
+        Ok(index)
+    }
+
+    /// The arguments of a child that works with tasks.
+    fn store_args(&self) -> Vec<String> {
+        self.store.iter().flat_map(|place| ["--store".to_string(), place.clone()]).collect()
+    }
+
+    /// Starts the process of one trial's worker.
+    pub(super) fn start_subject(&mut self, arm: usize, trial: TrialId) -> std::io::Result<usize> {
+        let name = format!("worker {trial} of {}", self.plan.scenario.arms[arm].name);
+        self.add_subject(arm, &name)
+    }
+
+    fn add_subject(&mut self, arm: usize, name: &str) -> std::io::Result<usize> {
+        let mut args = self.store_args();
+        args.extend(self.provider.iter().flat_map(|socket| ["--provider".to_string(), socket.clone()]));
+        if self.plan.scenario.faults.iter().any(|fault| fault.trigger.is_some_and(Trigger::halts)) {
+            args.push("--halts".to_string());
+        }
+        let role: Vec<&str> = std::iter::once("__subject").chain(args.iter().map(String::as_str)).collect();
+        self.add(&role, name, Seat::Arm(arm))
+    }
+
+    /// Starts a reaper in a process of its own.
+    pub(super) fn start_reaper(&mut self) -> std::io::Result<usize> {
+        // It needs no network at all, and so there is none that could be cut; but for the workers' keys it reaches Redis
+        // from where nothing is ever cut.
+        let seat = if self.plan.scenario.reaper.as_ref().is_some_and(keys) { Seat::Producer } else { Seat::Nowhere };
+        let args = self.store_args();
+        let role: Vec<&str> = std::iter::once("__reaper").chain(args.iter().map(String::as_str)).collect();
+        self.add(&role, REAPER, seat)
+    }
+
+    pub(super) fn start_children(&mut self, job: &Job) -> Result<(), EngineError> {
+        let plan = self.plan;
+        let scenario = &plan.scenario;
         // Made before anybody opens it.
-        let store = match &scenario.reaper {
-            Some(_) => Some(make_store(&job.run_id, &self.lab)?),
-            None => None,
-        };
-        let store: Vec<&str> = store.iter().flat_map(|path| ["--store", path.as_str()]).collect();
-        for (index, arm) in scenario.arms.iter().enumerate() {
-            add(&[&["__subject"], store.as_slice()].concat(), &format!("subject {}", arm.name), Seat::Arm(index))?;
+        if scenario.keeps_tasks() {
+            self.store = Some(make_store(&job.run_id, &self.lab)?);
+        }
+        if scenario.has_provider() {
+            self.provider = Some(work_dir().join(format!("provider-{}", job.run_id)).display().to_string());
+        }
+        if scenario.has_worker_processes() {
+            for trial in &plan.trials {
+                let index = self.start_subject(trial.arm, trial.id).map_err(harness("a worker"))?;
+                self.workers.insert(trial.id, index);
+            }
+        } else {
+            for (index, arm) in scenario.arms.iter().enumerate() {
+                self.add_subject(index, &format!("subject {}", arm.name)).map_err(harness("a subject"))?;
+            }
+        }
+        if let Some(socket) = self.provider.clone() {
+            self.add(&["__provider", "--provider", &socket], "provider", Seat::Nowhere).map_err(harness("provider"))?;
         }
         if scenario.arms.iter().any(|a| a.settings.subject.broker() == BrokerKind::None) {
-            add(&["__peer"], PEER, Seat::Server)?;
-            if lab.standby.is_some() {
-                add(&["__peer"], "peer of the other host", Seat::Standby)?;
+            self.add(&["__peer"], PEER, Seat::Server).map_err(harness(PEER))?;
+            if self.lab.standby.is_some() {
+                let name = "peer of the other host";
+                self.add(&["__peer"], name, Seat::Standby).map_err(harness(name))?;
             }
         }
         if scenario.load_interval.is_some()
             && scenario.arms.iter().any(|a| a.settings.subject.broker() != BrokerKind::None)
         {
-            let role = [&["__producer"], store.as_slice()].concat();
-            self.producer = Some(add(&role, "producer", Seat::Producer)?);
+            let args = self.store_args();
+            let role: Vec<&str> = std::iter::once("__producer").chain(args.iter().map(String::as_str)).collect();
+            self.producer = Some(self.add(&role, "producer", Seat::Producer).map_err(harness("producer"))?);
         }
-        if let Some(reaper) = &scenario.reaper {
-            // It needs no network at all, and so there is none that could be cut; but for the workers' keys it reaches Redis
-            // from where nothing is ever cut.
-            let seat = if keys(reaper) { Seat::Producer } else { Seat::Nowhere };
+        if let Some(reaper) = scenario.reaper.as_ref().filter(|reaper| !reaper.inside_the_worker) {
             for _ in 0..reaper.reapers {
-                self.reapers.push(add(&[&["__reaper"], store.as_slice()].concat(), "reaper", seat)?);
+                let index = self.start_reaper().map_err(harness("reaper"))?;
+                self.reapers.push(index);
             }
         }
-        if lab.proxy.is_some() {
-            for trial in &self.plan.trials {
-                let port = scenario.arms[trial.arm].settings.subject.broker().port();
+        if does(plan, |act| act == Act::WithholdAnswer) {
+            let dir = work_dir();
+            look_up_by(ADMIN, &dir).map_err(|e| EngineError::Cannot(format!("a name server of the run's own: {e}")))?;
+            let path = dir.join("names.json");
+            let text = serde_json::to_vec(&names(plan)).map_err(std::io::Error::other);
+            text.and_then(|text| std::fs::write(&path, text)).map_err(harness("the name server's names"))?;
+            let listen = SocketAddrV4::new(ADMIN, 53).to_string();
+            let path = path.to_string_lossy().into_owned();
+            let role = ["__resolver", "--listen", &listen, "--entries", &path];
+            self.add(&role, "name server", Seat::Server).map_err(harness("name server"))?;
+        }
+        if self.lab.proxy.is_some() {
+            for trial in &plan.trials {
+                let port = scenario.arms[trial.arm].settings.port();
                 let listen = SocketAddrV4::new(trial.server, port).to_string();
                 let (id, upstream) = (trial.id.to_string(), SocketAddrV4::new(ADMIN, port).to_string());
-                let queue = queue(self.plan, trial.id);
-                let role = ["__proxy", "--trial", &id, "--listen", &listen, "--upstream", &upstream, "--queue", &queue];
-                add(&role, &format!("{PROXY} {id}"), Seat::Proxy)?;
+                let queue = queue(plan, trial.id);
+                let mut role =
+                    vec!["__proxy", "--trial", &id, "--listen", &listen, "--upstream", &upstream, "--queue", &queue];
+                if scenario.faults[trial.fault].act == Some(Act::StaySilent) {
+                    role.push("--silent");
+                }
+                let name = format!("{PROXY} {id}");
+                self.add(&role, &name, Seat::Proxy).map_err(harness(&name))?;
             }
         }
         if let Some(database) = &self.lab.database {
@@ -119,27 +216,54 @@ impl Run<'_> {
         self.lab.brokers.iter().map(Broker::pid).chain(peers).collect()
     }
 
+    /// Where a broker is for somebody of the run's own: at its plain listener.
     pub(super) fn target(&self, trial: TrialId, server: std::net::Ipv4Addr, kind: BrokerKind) -> Target {
         let login = self.lab.broker(kind).map(|b| (b.user.clone(), b.password.clone()));
         let (user, password) = login.unwrap_or_default();
         let vhost = if is_command(self.plan, self.arm_of(trial)) { vhost(trial) } else { "/".to_string() };
         let db = database(self.plan, trial, self.arm_of(trial));
         let queue = queue(self.plan, trial);
-        Target { server: SocketAddrV4::new(server, kind.port()), vhost, db, queue, user, password }
+        Target {
+            server: SocketAddrV4::new(server, kind.port()),
+            vhost,
+            db,
+            queue,
+            durable: self.plan.scenario.durable,
+            user,
+            password,
+            ca_file: None,
+            name: None,
+        }
+    }
+
+    /// Where the client of a trial finds its broker.
+    pub(super) fn target_of(&self, trial: &plan::Trial) -> Target {
+        let settings = &self.plan.scenario.arms[trial.arm].settings;
+        let ca_file = self.lab.certificates.as_ref().filter(|_| settings.tls).map(|files| files.ca.clone());
+        let plain = self.target(trial.id, trial.server, settings.subject.broker());
+        let name = name_of(self.plan, trial);
+        Target { server: SocketAddrV4::new(trial.server, settings.port()), ca_file, name, ..plain }
     }
 
     /// How the worker of a trial gives signs of life.
     fn beats(&self, trial: TrialId, server: std::net::Ipv4Addr) -> Option<Box<Beats>> {
         let rule = self.plan.scenario.reaper.as_ref()?.liveness.clone()?;
-        Some(Box::new(Beats { rule, target: self.target(trial, server, BrokerKind::Redis) }))
+        // Where the reaper looks, whichever database the messages are in.
+        let target = Target { db: 0, ..self.target(trial, server, BrokerKind::Redis) };
+        Some(Box::new(Beats { rule, target }))
     }
 
     /// The program of a trial whose subject is one of somebody else's.
     pub(super) fn program(&self, trial: TrialId, settings: &Settings, target: &Target) -> Option<Program> {
-        let adapter = clients::adapter(settings)?;
+        let mut adapter = clients::adapter(settings)?;
+        let arms = self.job.docker.as_ref().map(|docker| &docker.arms[..]).unwrap_or_default();
+        let image = arms.get(self.arm_of(trial)).and_then(Option::as_ref);
+        if let Some(image) = image {
+            adapter.command = [image.entrypoint.clone(), adapter.command].concat();
+        }
         let place = Where {
             environment: self.job.environments.get(&settings.subject).cloned(),
-            started_in: self.job.started_in.clone(),
+            started_in: image.map_or_else(|| self.job.started_in.clone(), |image| image.working_dir.clone()),
             trial,
             broker: settings.subject.broker(),
             broker_host: target.server.ip().to_string(),
@@ -150,37 +274,83 @@ impl Run<'_> {
             user: target.user.clone(),
             password: target.password.clone(),
             effects: work_dir().join("clients").join(trial.to_string()).join("effects"),
+            ca_file: target.ca_file.clone(),
             log: self.job.out.join(LOGS).join(format!("trial-{trial}.log")),
         };
-        Some(adapter.program(settings, &place))
+        let attached = self.lab.attached_pid(trial);
+        let mut program = Program { attached, ..adapter.program(settings, &place) };
+        if let Some(image) = image {
+            let own = image.env.iter().filter_map(|line| line.split_once('='));
+            let own = own.map(|(name, value)| (name.to_string(), value.to_string()));
+            program.env = own.chain(program.env).collect();
+            program.user.clone_from(&image.user);
+        }
+        Some(program)
+    }
+
+    /// Begins with what a client that was there before the run has open, and follows what it says.
+    fn begin_attached(&self, trial: TrialId, program: &Program) {
+        let now: Vec<Tuple> = attached(&self.lab, trial);
+        // What has come since the observers started, they have told of themselves.
+        let both = now.into_iter().filter(|tuple| self.there.contains(tuple)).collect();
+        let _ = self.sender.send(Message::Attached(trial, both));
+        let mut log = match Log::open(trial, program, self.clock, self.sender.clone()) {
+            Ok(log) => log,
+            Err(error) => {
+                let text = format!("{}: {error}", program.log.display());
+                let note = Event::of_run(self.clock.now(), Source::Harness, Kind::Note { text });
+                let _ = self.sender.send(Message::Event(note));
+                return;
+            }
+        };
+        self.lab.follow(trial, move |piece| log.take(piece));
+    }
+
+    /// Where the workers' keys are, as a URL, where there are any.
+    pub(super) fn keys_url(&self, settings: &ReaperSettings) -> Option<String> {
+        let url = |b: &Broker| format!("redis://{}:{}@{}", b.user, b.password, b.admin());
+        self.lab.broker(BrokerKind::Redis).filter(|_| keys(settings)).map(url)
+    }
+
+    pub(super) fn settings_of(&self, trial: TrialId) -> &Settings {
+        &self.plan.scenario.arms[self.arm_of(trial)].settings
+    }
+
+    /// Lets one trial's subject open its connection, and the reaper inside it sweep.
+    pub(super) fn open(&mut self, trial: TrialId, worker: Worker) {
+        let plan = self.plan;
+        let Some(planned) = plan.trial(trial) else { return };
+        let settings = Box::new(self.settings_of(trial).clone());
+        let target = self.target_of(planned);
+        let load_interval = plan.scenario.load_of(&plan.scenario.arms[self.arm_of(trial)]);
+        let program = self.program(trial, &settings, &target);
+        if let Some(adapter) = clients::adapter(&settings) {
+            self.facts.clients.extend(adapter.locked_versions());
+        }
+        if let Some(program) = program.as_ref().filter(|program| program.attached.is_some()) {
+            self.begin_attached(trial, program);
+        }
+        let program = program.map(Box::new);
+        let beats = self.beats(trial, planned.server);
+        let jobs = plan.scenario.jobs.clone();
+        let open = Command::Open { trial, target, settings, load_interval, program, beats, jobs, worker };
+        self.tell_host(trial, &open);
+        if let Some(reaper) = plan.scenario.reaper.as_ref().filter(|reaper| reaper.inside_the_worker) {
+            let command = self.reap(reaper, Some(trial));
+            self.tell_host(trial, &command);
+        }
     }
 
     pub(super) fn open_all(&mut self) {
         let plan = self.plan;
         if let Some(settings) = &plan.scenario.reaper {
-            let first = plan::first_sweep(plan.scenario.seed, settings.interval);
-            let url = |b: &Broker| format!("redis://{}:{}@{}", b.user, b.password, b.admin());
-            let redis = self.lab.broker(BrokerKind::Redis).filter(|_| keys(settings)).map(url);
-            for reaper in &self.reapers {
-                let reap = Command::Reap { settings: settings.clone(), first, redis: redis.clone() };
-                self.children[*reaper].send(&reap);
-            }
+            self.again.strikes_from(self.clock.now() + plan::first_sweep(plan.scenario.seed, settings.interval));
+            self.let_reapers_sweep();
         }
         for trial in &plan.trials {
-            let settings = Box::new(plan.scenario.arms[trial.arm].settings.clone());
-            let target = self.target(trial.id, trial.server, settings.subject.broker());
-            let load_interval = plan.scenario.load_of(&plan.scenario.arms[trial.arm]);
-            let program = self.program(trial.id, &settings, &target);
-            if let Some(adapter) = clients::adapter(&settings) {
-                self.facts.clients.extend(adapter.locked_versions());
-            }
-            let program = program.map(Box::new);
-            let beats = self.beats(trial.id, trial.server);
-            let open = Command::Open { trial: trial.id, target, settings, load_interval, program, beats };
-            self.children[trial.arm].send(&open);
-            if plan.scenario.load_of(&plan.scenario.arms[trial.arm]).is_some()
-                && plan.scenario.arms[trial.arm].settings.is_ready_by_message()
-            {
+            self.open(trial.id, Worker::default());
+            let arm = &plan.scenario.arms[trial.arm];
+            if plan.scenario.load_of(arm).is_some() && arm.settings.is_ready_by_message() {
                 self.carry_out(Order::StartLoad { trial: trial.id, first_due: None });
             }
         }

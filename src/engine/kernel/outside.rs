@@ -125,12 +125,18 @@ impl Outside {
             this.arms.insert(trial.id, trial.arm);
             this.by_pair.insert((trial.client, trial.server), trial.id);
             let arm = &plan.scenario.arms[trial.arm];
-            let ready_when = clients::adapter(&arm.settings).map(|adapter| adapter.ready).unwrap_or_default();
-            let needs_role = roles_are_told && !matches!(ready_when, ReadyWhen::Connections(_));
+            let adapter = clients::adapter(&arm.settings);
+            let ready_when = adapter.map(|adapter| adapter.ready(&arm.settings)).unwrap_or_default();
+            // Behind TLS nobody hears what a connection is for: the first that is there is taken for the consumer's.
+            let needs_role = roles_are_told && !arm.settings.tls && !matches!(ready_when, ReadyWhen::Connections(_));
             let loaded = plan.scenario.load_of(arm).is_some();
             let fault = plan.scenario.faults.get(trial.fault);
             let target = fault.and_then(|fault| fault.connection.clone()).unwrap_or_else(|| CONSUMER.to_string());
-            this.clients.insert(trial.id, Client { target, ready_when, needs_role, loaded, ..Client::default() });
+            // It will never consume: its connections are told of from the first on, in their order.
+            let ready = fault.is_some_and(|fault| fault.in_handshake());
+            let needs_role = needs_role && !ready;
+            let client = Client { target, ready_when, needs_role, loaded, ready, ..Client::default() };
+            this.clients.insert(trial.id, client);
         }
         this
     }
@@ -141,10 +147,33 @@ impl Outside {
         self.by_pair.iter().map(|(pair, trial)| (*pair, *trial)).collect()
     }
 
-    /// The address pairs whose sockets are to be told of, each with the arm whose namespace they are in.
+    /// The address pairs whose sockets are to be told of, each with the place of the namespace that they are in.
     #[must_use]
     pub fn pairs(&self) -> Vec<((Ipv4Addr, Ipv4Addr), usize)> {
         self.by_pair.iter().map(|(pair, trial)| (*pair, self.arms.get(trial).copied().unwrap_or(0))).collect()
+    }
+
+    /// A trial's sockets are in this namespace, which is no arm's.
+    pub fn place(&mut self, trial: TrialId, namespace: usize) {
+        self.arms.insert(trial, namespace);
+    }
+
+    /// A client that was there before the run, with these connections: the first is the one under test, and with the last it
+    /// consumes, as far as anybody can say.
+    pub fn attach(&mut self, trial: TrialId, at: Offset, there: &[Tuple]) -> Vec<Event> {
+        let Some(client) = self.clients.get_mut(&trial) else { return Vec::new() };
+        let count = u32::try_from(there.len()).unwrap_or(u32::MAX);
+        client.ready_when = ReadyWhen::Connections(count);
+        if let Some(first) = there.first() {
+            client.roles.insert(*first, client.target.clone());
+        }
+        let mut events = Vec::new();
+        for tuple in there {
+            events.extend(client.begin(trial, at, Some(*tuple)));
+            events.extend(client.connected(trial, at, *tuple));
+            events.extend(client.consumes(trial));
+        }
+        events
     }
 
     /// The connections of a trial that are there, with their numbers.
@@ -278,16 +307,19 @@ impl Client {
             self.say_ready(trial, at);
         }
         let mut events = self.consumes(trial);
-        if !consumer {
-            return events;
-        }
-        // Without messages the new subscription is all that can be known.
-        let again = index.and_then(|index| self.connections[index].attempt).filter(|attempt| *attempt > 0);
-        if let (Some(attempt), Some(_), false, false) = (again, self.noticed, self.loaded, self.recovered) {
-            self.recovered = true;
-            events.push(Event::of_trial(at, Source::Broker, trial, Kind::Ready { attempt }));
-        }
+        events.extend(index.and_then(|index| self.subscribed(trial, at, index)));
         events
+    }
+
+    /// Without messages a new subscription after the notice is all that can be known of consuming again.
+    fn subscribed(&mut self, trial: TrialId, at: Offset, index: usize) -> Option<Event> {
+        let connection = &self.connections[index];
+        let attempt = connection.attempt.filter(|attempt| *attempt > 0 && connection.is(CONSUMER))?;
+        if self.noticed.is_none() || self.loaded || self.recovered {
+            return None;
+        }
+        self.recovered = true;
+        Some(Event::of_trial(at, Source::Broker, trial, Kind::Ready { attempt }))
     }
 
     /// Decides who is attempt 0: the open consumer, or else the first connection that is there; then tells what was kept.
@@ -380,7 +412,8 @@ impl Client {
         (connection.tuple, connection.opening, connection.open) = (Some(tuple), false, true);
         // Its first bytes may have been heard before the kernel's word of it came.
         connection.role = self.roles.get(&tuple).cloned();
-        let events = self.tell(trial, at, index, What::Connected(tuple)).into_iter().collect();
+        let mut events: Vec<Event> = self.tell(trial, at, index, What::Connected(tuple)).into_iter().collect();
+        events.extend(self.subscribed(trial, at, index));
         let open = self.connections.iter().filter(|c| c.open).count();
         if matches!(self.ready_when, ReadyWhen::Connections(count) if open >= count as usize) {
             self.say_ready(trial, at);

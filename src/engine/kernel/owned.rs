@@ -14,11 +14,14 @@ const ESTABLISHED: i32 = 1;
 const CLOSE: i32 = 7;
 const SYN_SENT: i32 = 2;
 
+/// Client and server address, with the client's namespace.
+type Pairs = HashMap<(Ipv4Addr, Ipv4Addr), usize>;
+
 /// The sockets of clients that are watched from outside.
 #[derive(Debug, Default)]
 pub struct Owned {
     /// Client and server address, with the client's namespace.
-    pairs: HashMap<(Ipv4Addr, Ipv4Addr), usize>,
+    pairs: Pairs,
     /// One a namespace; none where every socket of the machine is of this run.
     diags: Vec<SockDiag>,
     seen: HashSet<Tuple>,
@@ -30,14 +33,20 @@ impl Owned {
         Self { pairs: pairs.into_iter().collect(), diags, seen: HashSet::new() }
     }
 
+    /// Those that were there before anybody watched.
+    pub fn knowing(mut self, there: impl IntoIterator<Item = Tuple>) -> Self {
+        self.seen.extend(there);
+        self
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// The pairs and the namespaces' sockets, for whoever looks at them instead.
-    pub fn into_parts(self) -> (HashMap<(Ipv4Addr, Ipv4Addr), usize>, Vec<SockDiag>) {
-        (self.pairs, self.diags)
+    /// The pairs, the namespaces' sockets and those that were there before, for whoever looks at them instead.
+    pub fn into_parts(self) -> (Pairs, Vec<SockDiag>, HashSet<Tuple>) {
+        (self.pairs, self.diags, self.seen)
     }
 
     /// Whether it may be one of them, by its addresses.

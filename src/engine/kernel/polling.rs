@@ -100,8 +100,9 @@ fn steps(from: i32, to: i32) -> Vec<(i32, i32)> {
 impl Watch {
     /// Looks at the clients' sockets until `end` is closed.
     pub fn poll_outside(&self, owned: Owned, end: &PipeReader) {
-        let (pairs, mut diags) = owned.into_parts();
-        let mut looks = Looks::default();
+        let (pairs, mut diags, known) = owned.into_parts();
+        let before = Seen { at: self.clock.now(), state: ESTABLISHED, unanswered: false };
+        let mut looks = Looks { seen: known.into_iter().map(|tuple| (tuple, before)).collect() };
         let mut changed = self.clock.now();
         loop {
             let last = closed(end);

@@ -58,7 +58,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn restart_brokers(&mut self) -> std::io::Result<Vec<u32>> {
+    pub(super) fn restart_brokers(&mut self) -> std::io::Result<Vec<u32>> {
         for broker in &mut self.lab.brokers {
             broker.restart()?;
         }

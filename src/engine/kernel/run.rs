@@ -4,18 +4,19 @@ use super::Message;
 use super::addresses::Addresses;
 use super::alarms::Alarms;
 use super::children::{Child, ChildNews};
-use super::cutter::{Cutter, Request, What};
+use super::cutter::{Cutter, LEASE_BEYOND, Request, What};
+use super::distorted::Distorted;
 use super::looks::Told;
 use super::observers::Observers;
 use super::outside::Outside;
 use super::owned::Owned;
-use super::place;
+use super::place::{self, work_dir};
 use super::registry::Registry;
 use super::tracker::{Order, Tracker};
 use crate::clients::{self, Program, Where};
 use crate::engine::job::{Facts, Job};
 use crate::events::{Event, Kind, Source, Tuple};
-use crate::fault::FaultTable;
+use crate::fault::Table;
 use crate::host::clock::Clock;
 use crate::host::conntrack::Conntrack;
 use crate::host::guest::in_user_mode_linux;
@@ -27,12 +28,12 @@ use crate::lab::{ADMIN, Broker, Lab, LabError, Patience, Seat};
 use crate::observe::{Door, SockDiag};
 use crate::plan::{self, Plan};
 use crate::reaper::{Place, TaskStore};
-use crate::scenario::{Act, BrokerKind, Settings};
+use crate::scenario::{Act, BrokerKind, Injection, Settings, Trigger};
 use crate::store::{EventLog, LOGS, MemoryUse, RunDir, StoreError};
-use crate::subject::protocol::{Command, Target, Task};
+use crate::subject::protocol::{Command, Routing, Target, Task};
 use crate::units::{Offset, Pace, TrialId, seconds};
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddrV4;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -40,6 +41,8 @@ use thiserror::Error;
 
 /// The embedded peer's name among the children.
 const PEER: &str = "peer";
+/// The reapers' name.
+const REAPER: &str = "reaper";
 /// The proxies' names begin with this.
 const PROXY: &str = "proxy";
 /// How long connections may take to be consuming before their trials are void.
@@ -91,14 +94,23 @@ struct Run<'a> {
     /// Indices of the reapers among the children.
     reapers: Vec<usize>,
     requests: Option<Sender<Request>>,
-    cutter: Option<JoinHandle<FaultTable>>,
+    cutter: Option<JoinHandle<Table>>,
     registry: Registry,
     observers: Observers,
     outside: Outside,
     inbox: Receiver<Message>,
     /// For children that are started in the course of the run.
     sender: Sender<Message>,
+    /// What clients that were there before the run had open when the observers started.
+    there: Vec<Tuple>,
     restarts: Restarts,
+    /// The worker of each trial, where it is a process of its own.
+    workers: HashMap<TrialId, usize>,
+    again: StartedAgain,
+    /// Where the tasks are written down.
+    store: Option<String>,
+    /// The socket of the provider at which effects are made.
+    provider: Option<String>,
     facts: Facts,
 }
 
@@ -170,11 +182,6 @@ fn lab_error(error: LabError) -> EngineError {
     }
 }
 
-/// A private, writable directory, gone with the run.
-fn work_dir() -> PathBuf {
-    std::env::var_os("HALFOPEN_WORK_DIR").map_or_else(std::env::temp_dir, Into::into)
-}
-
 /// Whether a fault of the plan does something of the kind.
 fn does(plan: &Plan, what: impl Fn(Act) -> bool) -> bool {
     plan.scenario.faults.iter().any(|fault| fault.act.is_some_and(&what))
@@ -205,8 +212,9 @@ impl<'a> Run<'a> {
             facts.sources.extend(broker.unlike_stock.iter().map(|what| format!("start of {}: {what}", broker.kind)));
         }
         facts.sources.extend(lab.notes().iter().cloned());
+        facts.sources.extend(job.firewall.map(|kind| format!("cuts: {kind}, in the table mangle")));
         let layout = layout(plan);
-        let table = place::install_table(layout, &lab, clock).map_err(|e| EngineError::Cannot(e.to_string()))?;
+        let table = place::install_table(layout, job, &lab, clock).map_err(|e| EngineError::Cannot(e.to_string()))?;
         let diags = || -> Result<Vec<SockDiag>, EngineError> {
             lab.clients.iter().map(|ns| SockDiag::open(ns).map_err(|e| EngineError::Cannot(e.to_string()))).collect()
         };
@@ -214,17 +222,24 @@ impl<'a> Run<'a> {
         // A proxy reads its client's traffic itself.
         let any = (0..plan.scenario.arms.len()).any(|arm| is_command(plan, arm));
         let door = (any && !proxied(plan)).then(|| Door::open(&lab.server));
-        let outside = Outside::of(plan, proxied(plan) || door.as_ref().is_some_and(Result::is_ok));
+        let mut outside = Outside::of(plan, proxied(plan) || door.as_ref().is_some_and(Result::is_ok));
+        let aims = job.docker.as_ref().map(|docker| &docker.aims[..]).unwrap_or_default();
+        aims.iter().enumerate().for_each(|(place, aim)| outside.place(aim.trial, place));
+        let there: Vec<Tuple> = aims.iter().flat_map(|aim| attached(&lab, aim.trial)).collect();
+        if !aims.is_empty() {
+            facts.sources.push(TARGETS.into());
+        }
         // A guest is a machine of its own: all of its sockets are of this run.
         let known = if in_user_mode_linux() { Vec::new() } else { diags()? };
-        let owned = Owned::new(outside.pairs(), known);
+        let owned = Owned::new(outside.pairs(), known).knowing(there.iter().copied());
         let ear = door.map(|door| (door, opening::heard(plan, &outside)));
         let observers = Observers::start(clock, &registry, &sender, &lab, diags()?, owned, ear);
         let observers = observers.map_err(harness("observers"))?;
         facts.sources.extend(observers.sources());
         facts.sources.extend(rights());
         let mut far_ends = SockDiag::open(&lab.server).map_err(|e| EngineError::Cannot(e.to_string()))?;
-        if does(plan, Act::destroys) {
+        let ends = plan.scenario.faults.iter().any(|fault| fault.trigger == Some(Trigger::Reconnect));
+        if ends || does(plan, Act::destroys) {
             far_ends.can_destroy().map_err(|e| EngineError::Cannot(e.to_string()))?;
         }
         let (requests, orders) = mailbox();
@@ -232,7 +247,12 @@ impl<'a> Run<'a> {
         let addresses = Addresses::new(lab.router.clone());
         let tracked = layout.middlebox.map(|_| Conntrack::open(&lab.router)).transpose();
         let tracked = tracked.map_err(|e| EngineError::Cannot(format!("connection tracking: {e}")))?;
-        let cutter = Cutter::new(clock, table, diags()?, far_ends, addresses, sender.clone()).through(tracked);
+        let injections: BTreeSet<Injection> = plan.scenario.faults.iter().map(|fault| fault.injection).collect();
+        let injections: Vec<Injection> = injections.into_iter().collect();
+        let distorted = Distorted::new(&lab.clients, &injections, clock);
+        let distorted = distorted.map_err(|e| EngineError::Cannot(format!("a distorted cut: {e}")))?;
+        let cutter = Cutter::new(clock, table, diags()?, far_ends, addresses, sender.clone());
+        let cutter = cutter.through(tracked).distorting(distorted);
         let cutter = std::thread::Builder::new()
             .name("cutter".into())
             .spawn(move || {
@@ -260,15 +280,20 @@ impl<'a> Run<'a> {
             outside,
             inbox,
             sender: sender.clone(),
+            there,
             restarts: Restarts::default(),
+            workers: HashMap::new(),
+            again: StartedAgain::default(),
+            store: None,
+            provider: None,
             facts,
         };
         for broker in &run.lab.brokers {
             let sender = sender.clone();
             on_end(broker.pid(), move || _ = sender.send(Message::BrokerEnded)).map_err(harness("broker"))?;
         }
-        run.start_children(job, &sender)?;
-        run.ask(Request::Brokers(run.broker_pids()));
+        run.start_children(job)?;
+        run.name_targets();
         let alarms = run.lab.brokers.iter().filter_map(Broker::alarm).collect();
         run.ask(Request::Alarms(Alarms::new(alarms)));
         run.ask(Request::Proxies(run.proxy_pids()));
@@ -307,9 +332,16 @@ impl<'a> Run<'a> {
                     let all = self.outside.on_socket(change);
                     orders.extend(self.take(&all, events, tracker.as_mut())?);
                 }
+                Ok(Message::Attached(trial, there)) => {
+                    let all = self.outside.attach(trial, self.clock.now(), &there);
+                    orders.extend(self.take(&all, events, tracker.as_mut())?);
+                }
                 Ok(Message::Child(index, ChildNews::Hello(versions))) => {
                     self.facts.clients.extend(versions);
-                    hello[index] = true;
+                    match hello.get_mut(index) {
+                        Some(heard) => *heard = true,
+                        None => self.worker_or_reaper_is_back(index),
+                    }
                 }
                 Ok(Message::Child(index, ChildNews::Garbled(text))) => {
                     return Err(EngineError::Harness(format!(
@@ -324,6 +356,8 @@ impl<'a> Run<'a> {
                     let status = self.children[index].status();
                     orders.extend(self.child_ended(index, &status, events, tracker.as_mut())?);
                 }
+                Ok(Message::StartAgain(act, trials)) => self.start_again(act, trials)?,
+                Ok(Message::Answers(result)) => self.answers(result)?,
                 Ok(Message::Interrupt) => interrupted = true,
                 Ok(Message::BrokerEnded) => self.check_brokers()?,
                 Err(Nothing::Timeout | Nothing::Disconnected) => {}
@@ -417,6 +451,7 @@ impl<'a> Run<'a> {
     /// had queued again.
     fn note(&mut self, event: &Event) {
         let Some(trial) = event.trial else { return };
+        self.again.note(trial, &event.kind);
         match &event.kind {
             Kind::Connected { tuple, .. } => {
                 self.registry.add(*tuple, trial);
@@ -424,9 +459,9 @@ impl<'a> Run<'a> {
             }
             Kind::Relayed { tuple, upstream } => self.registry.relayed(*tuple, *upstream),
             Kind::Ready { .. } => {
-                let arm = self.arm_of(trial);
+                let host = self.host_of(trial);
                 for (attempt, tuple) in self.outside.open(trial) {
-                    self.children[arm].send(&Command::Inspect { trial, attempt, tuple });
+                    self.children[host].send(&Command::Inspect { trial, attempt, tuple });
                 }
             }
             Kind::FaultApplied { tuple, after, .. } => {
@@ -437,7 +472,7 @@ impl<'a> Run<'a> {
             }
             Kind::Sent { .. } | Kind::Called { .. } | Kind::Notice { .. } | Kind::FaultHealed { .. } => {
                 let wrote = matches!(event.kind, Kind::Sent { .. } | Kind::Called { .. });
-                self.observers.tell(Told::Look { trial, client: self.arm_of(trial), wrote });
+                self.observers.tell(Told::Look { trial, client: self.place_of(trial), wrote });
             }
             Kind::Requeued { message } => {
                 if let Some(producer) = self.producer {
@@ -449,9 +484,9 @@ impl<'a> Run<'a> {
     }
 
     fn watch(&self, tuple: Tuple, trial: TrialId, cut: bool) -> Told {
-        let client = self.arm_of(trial);
+        let client = self.place_of(trial);
         // The bare sockets' owners report each of their writes; a client library writes when it likes.
-        let candid = self.plan.scenario.arms[client].settings.subject.broker() == BrokerKind::None;
+        let candid = self.plan.scenario.arms[self.arm_of(trial)].settings.subject.broker() == BrokerKind::None;
         Told::Watch { tuple, trial, client, cut, candid }
     }
 
@@ -462,17 +497,29 @@ impl<'a> Run<'a> {
         events: &mut EventLog,
         tracker: Option<&mut Tracker<'_>>,
     ) -> Result<Vec<Order>, EngineError> {
-        let (Some(tracker), true) = (tracker, index < self.plan.scenario.arms.len()) else {
+        let hosted: Vec<TrialId> = match self.former_or_worker(index) {
+            Some(trial) => vec![trial],
+            // It was killed on purpose and serves no trial of its own.
+            None if self.may_be_killed(index) => return Ok(Vec::new()),
+            None if self.plan.scenario.has_worker_processes() => Vec::new(),
+            None => self.plan.trials.iter().filter(|trial| trial.arm == index).map(|trial| trial.id).collect(),
+        };
+        let (Some(tracker), false) = (tracker, hosted.is_empty()) else {
             return Err(EngineError::Harness(format!("{} ended early: {status}", self.children[index].name())));
         };
         let mut orders = Vec::new();
-        for trial in self.plan.trials.iter().filter(|t| t.arm == index) {
+        for trial in hosted {
             let kind = Kind::SubjectExited { status: status.to_string() };
-            let event = Event::of_trial(self.clock.now(), Source::Harness, trial.id, kind);
+            let event = Event::of_trial(self.clock.now(), Source::Harness, trial, kind);
             events.append(&event).map_err(store)?;
             orders.extend(tracker.on_event(&event));
         }
         Ok(orders)
+    }
+
+    /// The child that hosts a trial's subject: its arm's, or one of its own.
+    fn host_of(&self, trial: TrialId) -> usize {
+        self.workers.get(&trial).copied().unwrap_or_else(|| self.arm_of(trial))
     }
 
     /// Orders name trials of the plan, so the fall-back is never taken.
@@ -480,10 +527,21 @@ impl<'a> Run<'a> {
         self.plan.trial(trial).map_or(0, |t| t.arm)
     }
 
+    /// The place of a trial's client namespace: its arm's, or its own where it was there before the run.
+    fn place_of(&self, trial: TrialId) -> usize {
+        let aims = self.job.docker.as_ref().map(|docker| &docker.aims[..]).unwrap_or_default();
+        aims.iter().position(|aim| aim.trial == trial).unwrap_or_else(|| self.arm_of(trial))
+    }
+
     fn ask(&self, request: Request) {
         if let Some(requests) = &self.requests {
             let _ = requests.send(request);
         }
+    }
+
+    fn tell_host(&mut self, trial: TrialId, command: &Command) {
+        let host = self.host_of(trial);
+        self.children[host].send(command);
     }
 
     fn carry_out(&mut self, order: Order) {
@@ -495,28 +553,51 @@ impl<'a> Run<'a> {
                 let kind = self.plan.scenario.arms[self.arm_of(trial)].settings.subject.broker();
                 let target = self.target(trial, ADMIN, kind);
                 let settings = &self.plan.scenario.arms[self.arm_of(trial)].settings;
-                let task = clients::adapter(settings).map(|adapter| Task {
-                    message: adapter.message,
-                    declare: adapter.declare,
-                    first_due,
+                let task = match clients::adapter(settings) {
+                    Some(adapter) => Some(Task { message: adapter.message, declare: adapter.declare, first_due }),
+                    // Our own consumer in kombu's layout takes what a Celery worker would.
+                    None if kind == BrokerKind::Redis && settings.ack.is_some() => {
+                        let message = clients::Message::Celery("halfopen.effect".to_string());
+                        Some(Task { message, declare: false, first_due })
+                    }
+                    None => None,
+                };
+                let (jobs, delivery) = (self.plan.scenario.jobs.clone(), settings.delivery.clone());
+                let routing = Box::new(Routing { jobs, delivery, count: self.plan.scenario.load_count });
+                self.children[producer].send(&Command::Publish {
+                    trial,
+                    broker: kind,
+                    target,
+                    interval,
+                    task,
+                    routing,
+                    second_consumer: self.plan.scenario.second_consumer,
                 });
-                let second_consumer = self.plan.scenario.second_consumer;
-                let publish = Command::Publish { trial, broker: kind, target, interval, task, second_consumer };
-                self.children[producer].send(&publish);
             }
-            Order::Fill(trial) => {
-                let arm = self.arm_of(trial);
-                self.children[arm].send(&Command::Fill { trial });
-            }
-            Order::Call(trial) => {
-                let arm = self.arm_of(trial);
-                self.children[arm].send(&Command::Call { trial });
-            }
+            Order::Fill(trial) => self.tell_host(trial, &Command::Fill { trial }),
+            Order::Call(trial) => self.tell_host(trial, &Command::Call { trial }),
+            Order::HaltAt(trial, point, from) => self.tell_host(trial, &Command::HaltAt { trial, point, from }),
+            Order::GoOn(trial) => self.tell_host(trial, &Command::GoOn { trial }),
             Order::Cut { trial, at, tuple } => {
                 let Some(planned) = self.plan.trial(trial) else { return };
                 let scenario = &self.plan.scenario;
+                let mut what = What::of(&scenario.faults[planned.fault], scenario.horizon);
+                if self.lab.attached_pid(trial).is_some() {
+                    // Somebody else's path is never cut for longer than was said, whatever becomes of the harness.
+                    what.lease = what.lease.or(Some(scenario.horizon + LEASE_BEYOND));
+                }
+                self.ask(Request::Cut { trial, at, tuple, what, client: self.place_of(trial) });
+            }
+            Order::HangUp { trial, at, tuple } => {
+                let Some(planned) = self.plan.trial(trial) else { return };
+                let scenario = &self.plan.scenario;
                 let what = What::of(&scenario.faults[planned.fault], scenario.horizon);
-                self.ask(Request::Cut { trial, at, tuple, what, client: planned.arm });
+                self.ask(Request::HangUp { trial, at, tuple, what, client: planned.arm });
+            }
+            Order::Begun { trial, tuple, before, after } => {
+                let Some(planned) = self.plan.trial(trial) else { return };
+                let what = What::of(&self.plan.scenario.faults[planned.fault], self.plan.scenario.horizon);
+                self.ask(Request::Begun { trial, tuple, what, before, after });
             }
             Order::Again { trial, at, time } => self.ask(Request::Again { trial, at, time }),
             Order::Heal { trial, at } => self.ask(Request::Heal { trial, at }),
@@ -524,8 +605,8 @@ impl<'a> Run<'a> {
             Order::End { trial, why } => {
                 self.ask(Request::Finish { trial, why });
                 self.outside.end(trial);
-                let arm = self.arm_of(trial);
-                self.children[arm].send(&Command::Close { trial });
+                self.tell_host(trial, &Command::Close { trial });
+                self.tell_what_the_store_knows(trial);
                 if let Some(producer) = self.producer {
                     self.children[producer].send(&Command::Close { trial });
                 }
@@ -534,13 +615,16 @@ impl<'a> Run<'a> {
     }
 }
 
+#[path = "again.rs"]
+mod again;
 #[path = "closing.rs"]
 mod closing;
 #[path = "opening.rs"]
 mod opening;
 #[path = "restarts.rs"]
 mod restarts;
-use opening::{database, is_command, vhost};
+use again::StartedAgain;
+use opening::{TARGETS, attached, database, is_command, vhost};
 use restarts::Restarts;
 #[path = "spec.rs"]
 mod spec;

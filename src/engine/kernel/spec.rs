@@ -2,16 +2,23 @@
 
 use super::*;
 use crate::fault::{Layout, NAT_OUTSIDE};
-use crate::lab::{ArmNet, BoxNet, LabSpec, RouterNs};
-use crate::scenario::TaskStoreKind;
+use crate::lab::{ArmNet, BoxNet, LabSpec, RouterNs, docker};
+use crate::scenario::{Injection, TaskStoreKind};
 
 /// The lab of a job.
 pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
     let scenario = &job.plan.scenario;
+    // Of one arm those under a certain injection.
+    let under = |index: usize, injection: Injection| {
+        let trials = job.plan.trials.iter().filter(move |t| t.arm == index);
+        trials.filter(move |t| scenario.faults.get(t.fault).is_some_and(|f| f.injection == injection))
+    };
     let arms = scenario.arms.iter().enumerate().map(|(index, arm)| ArmNet {
         name: arm.name.clone(),
         sysctl: arm.settings.sysctl.clone(),
         link: arm.settings.link,
+        own_links: under(index, Injection::ClientLink).map(|t| (t.client, t.server)).collect(),
+        own_addresses: under(index, Injection::ClientAddress).map(|t| t.client).collect(),
         pairs: job.plan.trials.iter().filter(|t| t.arm == index).map(|t| (t.client, t.server)).collect(),
     });
     LabSpec {
@@ -22,12 +29,17 @@ pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
         nofile: NOFILE,
         router: RouterNs::Current,
         proxied: proxied(&job.plan),
-        namespaces_only: does(&job.plan, Act::needs_namespaces),
+        namespaces_only: does(&job.plan, Act::needs_namespaces)
+            // Who is nobody's child here can't be started again.
+            || scenario.faults.iter().any(|f| f.act.is_some_and(Act::starts_again) && f.duration.get().is_some()),
+        routed: docker::is_routed(scenario),
         standby: does(&job.plan, |act| act == Act::FailOver),
         middlebox: middlebox(&job.plan),
         // A virtual host each: clients of one virtual host talk to each other.
         vhosts: job.plan.trials.iter().filter(|t| is_command(&job.plan, t.arm)).map(|t| vhost(t.id)).collect(),
         databases: job.plan.trials.iter().map(|t| database(&job.plan, t.id, t.arm)).max().unwrap_or(0) + 1,
+        names: does(&job.plan, |act| act == Act::WithholdAnswer),
+        tls: job.plan.trials.iter().filter(|t| scenario.arms[t.arm].settings.tls).map(|t| t.server).collect(),
         database: scenario.reaper.as_ref().is_some_and(|reaper| reaper.store == TaskStoreKind::Postgres),
     }
 }
@@ -37,9 +49,9 @@ pub(super) fn proxied(plan: &Plan) -> bool {
     does(plan, Act::in_proxy)
 }
 
-/// What the table has to have for the plan's faults. All of a run's faults agree on the middlebox.
+/// What the table has to have for the plan's faults.
 pub(super) fn layout(plan: &Plan) -> Layout {
-    Layout { middlebox: plan.scenario.faults.iter().find_map(|fault| fault.middlebox) }
+    Layout::of(&plan.scenario.faults)
 }
 
 fn middlebox(plan: &Plan) -> Option<BoxNet> {

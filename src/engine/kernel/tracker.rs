@@ -4,9 +4,10 @@
 //! The tracker only decides what to do next and when a trial can't tell anything new.
 
 use crate::events::{Event, Kind, Source, Tuple};
-use crate::plan::Plan;
-use crate::scenario::{Act, BrokerKind, Scope, Trigger};
+use crate::plan::{self, Plan};
+use crate::scenario::{Act, BrokerKind, Fault, Trigger};
 use crate::units::{Offset, TrialId};
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 /// What the dispatcher has to do.
@@ -23,6 +24,10 @@ pub enum Order {
     Fill(TrialId),
     /// Let this trial's client make its synchronous call: the cut is in force.
     Call(TrialId),
+    /// Let this trial's worker stand still at that point of the next task that it begins from then on.
+    HaltAt(TrialId, Trigger, Offset),
+    /// Let it go on: the fault is in force.
+    GoOn(TrialId),
     /// Put the fault in force at the given time.
     Cut {
         /// The trial.
@@ -31,6 +36,26 @@ pub enum Order {
         at: Offset,
         /// The connection under test.
         tuple: Tuple,
+    },
+    /// End the connection at the broker's end, with a RST, so that the client reconnects into the fault.
+    HangUp {
+        /// The trial.
+        trial: TrialId,
+        /// When.
+        at: Offset,
+        /// The connection.
+        tuple: Tuple,
+    },
+    /// The connection has begun whose fault was in force before it.
+    Begun {
+        /// The trial.
+        trial: TrialId,
+        /// The connection under test.
+        tuple: Tuple,
+        /// When the client began to connect.
+        before: Offset,
+        /// From when on it has waited in vain.
+        after: Offset,
     },
     /// Put the healed fault in force again at the given time.
     Again {
@@ -59,16 +84,24 @@ pub enum Order {
     },
 }
 
+/// How long before a late answer its trial's packets are counted for the last time.
+const BEFORE_THE_ANSWER: Duration = Duration::from_millis(100);
+
 #[derive(Debug, Clone, Default)]
 struct State {
     tuple: Option<Tuple>,
+    connecting: Option<Offset>,
     ready: bool,
     failed: bool,
+    /// It has met a fault that was in force before it.
+    begun: bool,
     applied: Option<Offset>,
     /// From when on a cut was ordered that tells the client by itself, perhaps before the harness hears that it was done.
     told_from: Option<Offset>,
-    /// From when on the next delivery brings the cut.
+    /// From when on the next delivery brings the cut, or the next task that comes to a point of its work.
     awaits: Option<Offset>,
+    /// From when on the client's reconnect brings the cut.
+    reconnects: Option<Offset>,
     /// When the connection should have been silent for long enough to be forgotten, if it carries nothing.
     idle_at: Option<Offset>,
     /// How often the fault has been in force.
@@ -116,7 +149,8 @@ impl<'a> Tracker<'a> {
     /// anything.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Offset> {
-        if self.started { self.next_horizon } else { Some(self.open_deadline) }
+        let opening = (!self.started).then_some(self.open_deadline);
+        self.next_horizon.into_iter().chain(opening).min()
     }
 
     /// Whether every trial has ended.
@@ -139,10 +173,45 @@ impl<'a> Tracker<'a> {
         let (id, state) = (trial.id, &mut self.states[index]);
         let mut orders = Vec::new();
         match &event.kind {
-            Kind::Connected { attempt: 0, tuple } => state.tuple = Some(*tuple),
+            Kind::Connecting { attempt: 0 } => {
+                state.connecting = Some(event.offset);
+                let fault = &self.plan.scenario.faults[trial.fault];
+                if fault.act == Some(Act::WithholdAnswer) && !state.begun && !state.failed {
+                    state.begun = true;
+                    self.opening -= 1;
+                    // There is no connection yet: its client's port is not known.
+                    let port = self.plan.scenario.arms[trial.arm].settings.port();
+                    let local = SocketAddrV4::new(trial.client, 0);
+                    let tuple = Tuple { local, peer: SocketAddrV4::new(trial.server, port) };
+                    let (before, after) = (event.offset, event.offset);
+                    orders.push(Order::Begun { trial: id, tuple, before, after });
+                }
+            }
+            Kind::Connected { attempt: 0, tuple } => {
+                state.tuple = Some(*tuple);
+                let fault = &self.plan.scenario.faults[trial.fault];
+                if fault.in_handshake() && !state.begun && !state.failed {
+                    state.begun = true;
+                    self.opening -= 1;
+                    let before = state.connecting.unwrap_or(event.offset).min(event.offset);
+                    orders.push(Order::Begun { trial: id, tuple: *tuple, before, after: event.offset });
+                }
+            }
+            Kind::Connected { attempt: 1, tuple } if state.reconnects.is_some() && state.applied.is_none() => {
+                let fault = &self.plan.scenario.faults[trial.fault];
+                // Of a wider scope the cut was there before the SYN.
+                if fault.scope.lets_reconnect() {
+                    state.tuple = Some(*tuple);
+                    orders.push(Order::Cut { trial: id, at: event.offset, tuple: *tuple });
+                }
+            }
+            Kind::ConnectFailed { attempt: 0, .. } if state.begun && !state.noticed => {
+                state.noticed = true;
+                orders.push(Order::Certify(id));
+            }
             Kind::Ready { attempt: 0 } if !state.ready && !state.failed => {
                 state.ready = true;
-                self.opening -= 1;
+                self.opening -= usize::from(!state.begun);
                 let arm = &self.plan.scenario.arms[trial.arm];
                 let loaded = self.plan.scenario.load_of(arm).is_some();
                 // A task with an ETA counts from the cut, which has its place only when all are ready.
@@ -156,13 +225,29 @@ impl<'a> Tracker<'a> {
                 }
             }
             Kind::Ready { .. } if state.noticed => state.recovered = true,
-            Kind::Delivered { attempt: 0, .. } if state.awaits.is_some_and(|from| event.offset >= from) => {
+            Kind::Delivered { attempt: 0, .. } | Kind::Halted { attempt: 0, .. }
+                if awaited(event, self.plan.scenario.faults[trial.fault].trigger)
+                    && state.awaits.is_some_and(|from| event.offset >= from) =>
+            {
                 state.awaits = None;
                 if let Some(tuple) = state.tuple {
+                    state.told_from = told_from(&self.plan.scenario.faults[trial.fault], event.offset);
                     orders.push(Order::Cut { trial: id, at: event.offset, tuple });
                 }
             }
             Kind::Delivered { .. } | Kind::PeerReceived { .. } if state.recovered => state.through = true,
+            // The harness' own doing.
+            Kind::Notice { attempt: 0, .. } if state.reconnects.is_some() => {}
+            Kind::ConnectFailed { attempt: 1, .. } | Kind::Notice { attempt: 1, .. }
+                if state.reconnects.is_some() && !state.noticed =>
+            {
+                state.noticed = true;
+                if state.applied.is_some() {
+                    orders.push(Order::Certify(id));
+                } else {
+                    orders.extend(self.end(index, "complete"));
+                }
+            }
             Kind::Notice { attempt: 0, .. } if !state.noticed => {
                 state.noticed = true;
                 if state.applied.is_some() {
@@ -183,14 +268,29 @@ impl<'a> Tracker<'a> {
                     orders.push(Order::Call(id));
                 }
                 let fault = &self.plan.scenario.faults[trial.fault];
+                if fault.trigger.is_some_and(Trigger::halts) {
+                    orders.push(Order::GoOn(id));
+                }
                 if let Some(duration) = fault.duration.get() {
-                    orders.push(Order::Heal { trial: id, at: *after + duration });
+                    // The name server answers by its own clock: what is counted ends shortly before.
+                    let early = if fault.act == Some(Act::WithholdAnswer) { BEFORE_THE_ANSWER } else { Duration::ZERO };
+                    orders.push(Order::Heal { trial: id, at: *after + duration.saturating_sub(early) });
                 }
             }
             Kind::FaultHealed { after, .. } => {
                 let repeat = self.plan.scenario.faults[trial.fault].repeat;
+                let act = self.plan.scenario.faults[trial.fault].act;
                 if let Some(repeat) = repeat.filter(|repeat| state.times < repeat.times) {
-                    orders.push(Order::Again { trial: id, at: *after + repeat.pause, time: state.times + 1 });
+                    let time = state.times + 1;
+                    // What concerns everybody comes at one moment for all.
+                    let whose = act.is_none_or(|act| !act.hits_all()).then_some(id);
+                    let pause = match act {
+                        Some(act) if act.starts_again() => {
+                            plan::lives_for(self.plan.scenario.seed, whose, time, repeat.pause)
+                        }
+                        _ => repeat.pause,
+                    };
+                    orders.push(Order::Again { trial: id, at: *after + pause, time });
                 }
             }
             Kind::FaultRepeated { after, .. } => {
@@ -199,6 +299,10 @@ impl<'a> Tracker<'a> {
                     orders.push(Order::Heal { trial: id, at: *after + duration });
                 }
             }
+            // It was killed: what becomes of its work is still to be seen.
+            Kind::SubjectExited { .. }
+                if self.plan.scenario.faults[trial.fault].act == Some(Act::KillWorker)
+                    && state.told_from.is_some_and(|from| event.offset >= from) => {}
             Kind::FaultFailed { .. } | Kind::SubjectExited { .. } => orders.extend(self.end(index, "complete")),
             Kind::KernelEnd { tuple, .. } if Some(*tuple) == state.tuple => state.kernel_end = true,
             Kind::BrokerEnd { tuple, .. } if Some(*tuple) == state.tuple && event.source == Source::Broker => {
@@ -240,7 +344,7 @@ impl<'a> Tracker<'a> {
         let mut orders = Vec::new();
         for (index, trial) in self.plan.trials.iter().enumerate() {
             let state = &mut self.states[index];
-            if state.ended {
+            if state.ended || state.begun {
                 continue;
             }
             let (true, Some(tuple)) = (state.ready, state.tuple) else {
@@ -259,8 +363,14 @@ impl<'a> Tracker<'a> {
             state.idle_at = fault.idle.map(|idle| at + idle);
             if fault.trigger == Some(Trigger::InFlight) {
                 state.awaits = Some(at);
+            } else if let Some(point) = fault.trigger.filter(|trigger| trigger.halts()) {
+                state.awaits = Some(at);
+                orders.push(Order::HaltAt(trial.id, point, at));
+            } else if fault.trigger == Some(Trigger::Reconnect) {
+                state.reconnects = Some(at);
+                orders.push(Order::HangUp { trial: trial.id, at, tuple });
             } else {
-                state.told_from = fault.act.is_some_and(Act::tells_at_once).then_some(at);
+                state.told_from = told_from(fault, at);
                 orders.push(Order::Cut { trial: trial.id, at, tuple });
             }
         }
@@ -275,6 +385,7 @@ impl<'a> Tracker<'a> {
         state
             .applied
             .or(state.awaits)
+            .or(state.reconnects)
             .or(state.idle_at)
             .filter(|_| !state.ended)
             .map(|zero| zero + self.plan.scenario.horizon)
@@ -287,11 +398,15 @@ impl<'a> Tracker<'a> {
         let fault = &self.plan.scenario.faults[trial.fault];
         let arm = &self.plan.scenario.arms[trial.arm];
         let broker = arm.settings.subject.broker();
-        let can_recover = fault.scope == Scope::Flow || fault.duration.get().is_some();
+        let can_recover = fault.scope.lets_reconnect() || fault.duration.get().is_some();
         // A real broker may still redeliver; what a bare connection lost is lost.
         let messages_tell_more =
             self.plan.scenario.load_of(arm).is_some() && (broker != BrokerKind::None || !can_recover || !state.through);
         // A broker that comes back is killed again.
+        if fault.in_handshake() {
+            let over = state.recovered || fault.duration.get().is_none();
+            return state.applied.is_some() && ((state.noticed && over) || state.ready);
+        }
         let over = !matches!(fault.act, Some(Act::RestartBroker | Act::ResetThrice));
         over && !messages_tell_more
             && state.applied.is_some()
@@ -308,12 +423,26 @@ impl<'a> Tracker<'a> {
         }
         state.ended = true;
         self.active -= 1;
-        if !state.ready && !state.failed {
+        if !state.ready && !state.failed && !state.begun {
             state.failed = true;
             self.opening -= 1;
         }
         Some(Order::End { trial: self.plan.trials[index].id, why })
     }
+}
+
+/// Whether it is what the cut waits for.
+fn awaited(event: &Event, trigger: Option<Trigger>) -> bool {
+    match &event.kind {
+        Kind::Halted { .. } => trigger.is_some_and(Trigger::halts),
+        _ => trigger == Some(Trigger::InFlight),
+    }
+}
+
+/// From when on a client may tell of its end, or come to it, because of a cut that was ordered for then.
+fn told_from(fault: &Fault, at: Offset) -> Option<Offset> {
+    let tells = |act: Act| act.tells_at_once() || act == Act::KillWorker;
+    fault.act.is_some_and(tells).then_some(at)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::draw::{self, Schedule};
 use super::path::{self, FarReason, Lost};
 use crate::plan::{Plan, Trial};
-use crate::scenario::{Arm, Fault, Scope, SubjectKind};
+use crate::scenario::{Arm, Fault, SubjectKind};
 use crate::timers::kernel::syn::SynTimer;
 use crate::timers::{Case, Phases, Watcher, step};
 use crate::units::Offset;
@@ -171,7 +171,7 @@ impl<'p> Course<'p> {
         let own_s = settings.connect_timeout.get().map(|d| d.as_secs_f64());
         let limit_s = own_s.map_or(kernel_s, |own| own.min(kernel_s));
         let blocked = |at: Offset| {
-            self.fault.scope == Scope::Host && !self.fault.is_control() && self.heal.is_none_or(|heal| at < heal)
+            !self.fault.scope.lets_reconnect() && !self.fault.is_control() && self.heal.is_none_or(|heal| at < heal)
         };
         for number in 1.. {
             if begins > self.last {

@@ -4,7 +4,7 @@ use super::course::Course;
 use super::messages;
 use super::path::FarReason;
 use crate::events::{Cause, Counters, EffectiveOptions, Event, How, Kind, SocketSnapshot, Source, Tuple};
-use crate::scenario::{BrokerKind, Scope, SubjectKind};
+use crate::scenario::{BrokerKind, SubjectKind};
 use crate::timers::Watcher;
 use crate::units::{Offset, Setting};
 use std::net::SocketAddrV4;
@@ -177,7 +177,7 @@ fn again(course: &Course<'_>, say: &mut Said) {
 
 /// The end of the watch: the horizon, or sooner when nothing more can happen, as the kernel engine decides it.
 fn ended(course: &Course<'_>, flows: bool) -> (Offset, &'static str) {
-    let can_recover = course.fault.scope == Scope::Flow || course.fault.duration.get().is_some();
+    let can_recover = course.fault.scope.lets_reconnect() || course.fault.duration.get().is_some();
     let notice = course.notice.map(|(at, _)| at);
     let recovered = if can_recover { course.ready_again().map(|(_, at)| at) } else { notice };
     let told = match course.arm.settings.subject.broker() {

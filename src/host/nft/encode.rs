@@ -34,6 +34,11 @@ const RANDOM: u32 = 1;
 pub(super) const MILLION: u32 = 1_000_000;
 /// `NFT_REJECT_TCP_RST`.
 const TCP_RESET: u32 = 1;
+/// `NFT_REJECT_ICMP_UNREACH`, and `ICMP_HOST_UNREACH`.
+const ICMP_UNREACHABLE: u32 = 0;
+const HOST_UNREACHABLE: u8 = 1;
+/// `NF_NETDEV_EGRESS`.
+const DEVICE_EGRESS: u32 = 1;
 /// `NFT_NAT_SNAT`, `NFPROTO_IPV4`, `NF_NAT_RANGE_NETMAP`.
 const SOURCE_NAT: u32 = 0;
 const FAMILY_IPV4: u32 = 2;
@@ -116,6 +121,7 @@ fn header(family: Family) -> NetfilterHeader {
     let family = match family {
         Family::Ip => NetfilterProtoFamily::IPv4,
         Family::Bridge { .. } => NetfilterProtoFamily::Bridge,
+        Family::Netdev => NetfilterProtoFamily::NetDev,
     };
     NetfilterHeader::new(family, 0, 0)
 }
@@ -197,16 +203,20 @@ fn nested(kind: u16, attributes: &[ExpressionAttribute]) -> DefaultNla {
 }
 
 fn new_chain(table: &str, chain: &Chain) -> ChainMessage {
-    let hook = match chain.hook {
-        At::Prerouting => InetHookNumber::PreRouting,
-        At::Forward => InetHookNumber::Forward,
-        At::Postrouting => InetHookNumber::PostRouting,
+    let (hook, device) = match chain.hook {
+        At::Prerouting => (InetHookNumber::PreRouting, None),
+        At::Forward => (InetHookNumber::Forward, None),
+        At::Postrouting => (InetHookNumber::PostRouting, None),
+        At::Output => (InetHookNumber::LocalOut, None),
+        At::Egress(device) => (InetHookNumber::Other(DEVICE_EGRESS), Some(device)),
     };
+    // The kernel reads the 32 bits as signed.
+    let mut place = vec![Hook::Number(hook.into()), Hook::Priority(chain.priority as u32)];
+    place.extend(device.map(|device| Hook::NetDeviceName(device.to_string())));
     let attributes = vec![
         ChainAttribute::Table(table.into()),
         ChainAttribute::Name(chain.name.into()),
-        // The kernel reads the 32 bits as signed.
-        ChainAttribute::Hook(vec![Hook::Number(hook.into()), Hook::Priority(chain.priority as u32)]),
+        ChainAttribute::Hook(place),
         ChainAttribute::Policy(VERDICT_ACCEPT),
         ChainAttribute::Type(
             match chain.kind {
@@ -277,6 +287,13 @@ fn new_rule(family: Family, table: &str, rule: &Rule) -> RuleMessage {
                 only_tcp(&mut expressions, &mut is_tcp);
                 expressions.push(other("reject", &[(1, TCP_RESET)]));
             }
+            Statement::Unreachable => expressions.push(Expressions::Other {
+                expression_type: "reject".into(),
+                attributes: vec![
+                    DefaultNla::new(1, ICMP_UNREACHABLE.to_be_bytes().to_vec()),
+                    DefaultNla::new(2, vec![HOST_UNREACHABLE]),
+                ],
+            }),
             Statement::MapSource(network) => {
                 for (register, address) in [(Register::Reg1, network.address), (Register::Reg2, network.last())] {
                     expressions.push(Expressions::Immediate(vec![
@@ -304,7 +321,11 @@ fn new_rule(family: Family, table: &str, rule: &Rule) -> RuleMessage {
 
 /// A bridge carries more than IPv4, and more than the run's frames.
 fn only_these_frames(family: Family) -> Vec<Expressions> {
-    let Family::Bridge { to } = family else { return Vec::new() };
+    let to = match family {
+        Family::Ip => return Vec::new(),
+        Family::Bridge { to } => to,
+        Family::Netdev => None,
+    };
     let register = Meta::DestinationRegister(Register::Reg1);
     let mut expressions = vec![
         Expressions::Meta(vec![Meta::Key(MetaKey::EtherTypeProtocol), register]),

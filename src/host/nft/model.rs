@@ -15,6 +15,8 @@ pub enum Family {
         /// Only frames to hardware addresses that begin with these four bytes; `None` takes all.
         to: Option<[u8; 4]>,
     },
+    /// IPv4 that enters or leaves single devices of the namespace, below everything that routes.
+    Netdev,
 }
 
 /// A field of a packet, as a part of a set's key.
@@ -72,6 +74,10 @@ pub enum Hook {
     Forward,
     /// Last before departure, forwarded or local.
     Postrouting,
+    /// What the namespace itself sends, before it is routed.
+    Output,
+    /// What leaves through this device, whoever sends it, as it is handed to the device's queue.
+    Egress(&'static str),
 }
 
 /// What a chain is for.
@@ -172,6 +178,8 @@ pub enum Statement {
     Drop,
     /// Answers with a RST and drops.
     Reset,
+    /// Answers with ICMP host unreachable and drops.
+    Unreachable,
     /// Source NAT into this network, one for one: the host's part stays. In a chain of type `nat`.
     MapSource(Network),
 }

@@ -4,7 +4,7 @@
 //! ever read by the kernel.
 
 use super::encode::MILLION;
-use super::model::{Chain, ChainType, Field, Hook, Key, Network, Rule, Set, Statement, TcpFlag};
+use super::model::{Chain, ChainType, Family, Field, Hook, Key, Network, Rule, Set, Statement, TcpFlag};
 use std::cmp::Ordering;
 use std::fmt::Write;
 
@@ -26,12 +26,22 @@ pub fn printing_order(fields: &[Field], one: &Key, other: &Key) -> Ordering {
 /// and all counters at zero. The comment with the owner's name is left out: it is the name of whichever process asks.
 #[must_use]
 pub fn print_table(
+    family: Family,
     name: &str,
     sets: &[(&'static Set, Vec<Key>)],
     chains: &[&'static Chain],
     rules: &[&'static Rule],
 ) -> String {
-    let mut text = format!("table ip {name} {{\n\tflags owner\n");
+    let (kind_of, frames) = match family {
+        Family::Ip => ("ip", String::new()),
+        Family::Netdev => ("netdev", String::new()),
+        Family::Bridge { to: None } => ("bridge", String::new()),
+        // The rest of the address is not compared, and printed as zero.
+        Family::Bridge { to: Some([a, b, c, d]) } => {
+            ("bridge", format!("ether daddr {a:02x}:{b:02x}:{c:02x}:{d:02x}:00:00/32 "))
+        }
+    };
+    let mut text = format!("table {kind_of} {name} {{\n\tflags owner\n");
     for (set, keys) in sets {
         let types = set.fields.iter().map(|f| if f.is_address() { "ipv4_addr" } else { "inet_service" });
         let types: Vec<_> = types.collect();
@@ -54,10 +64,10 @@ pub fn print_table(
             chain.name,
             kind(chain.kind),
             hook(chain.hook),
-            priority(chain.priority)
+            priority(family, chain)
         );
         for rule in rules.iter().filter(|rule| rule.chain == *chain) {
-            let _ = writeln!(text, "\t\t{}", print_statements(rule.statements));
+            let _ = writeln!(text, "\t\t{frames}{}", print_statements(rule.statements));
         }
         text.push_str("\t}\n");
     }
@@ -81,6 +91,7 @@ pub(super) fn print_statements(statements: &[Statement]) -> String {
         Statement::Chance(millionths) => format!("numgen random mod {MILLION} < {millionths}"),
         Statement::Drop => "drop".to_string(),
         Statement::Reset => "reject with tcp reset".to_string(),
+        Statement::Unreachable => "reject with icmp host-unreachable".to_string(),
         Statement::MapSource(network) => format!("snat prefix to {}", net(*network)),
     };
     statements.iter().map(print).collect::<Vec<_>>().join(" ")
@@ -106,16 +117,23 @@ fn field(field: Field) -> &'static str {
     }
 }
 
-fn hook(hook: Hook) -> &'static str {
+fn hook(hook: Hook) -> String {
     match hook {
-        Hook::Prerouting => "prerouting",
-        Hook::Forward => "forward",
-        Hook::Postrouting => "postrouting",
+        Hook::Prerouting => "prerouting".to_string(),
+        Hook::Forward => "forward".to_string(),
+        Hook::Postrouting => "postrouting".to_string(),
+        Hook::Output => "output".to_string(),
+        Hook::Egress(device) => format!("egress device \"{device}\""),
     }
 }
 
-fn priority(priority: i32) -> String {
-    match priority {
+fn priority(family: Family, chain: &Chain) -> String {
+    // A bridge has names of its own, each for one hook (`bridge_std_prios` of nftables' `src/rule.c`).
+    let bridge = matches!(family, Family::Bridge { .. });
+    match chain.priority {
+        -300 if bridge && chain.hook == Hook::Prerouting => "dstnat".to_string(),
+        300 if bridge && chain.hook == Hook::Postrouting => "srcnat".to_string(),
+        other if bridge => other.to_string(),
         -300 => "raw".to_string(),
         0 => "filter".to_string(),
         100 => "srcnat".to_string(),

@@ -9,6 +9,7 @@ use super::api::Api;
 use super::contained::{Contained, into_file};
 use super::container::Made;
 use super::wire::Host;
+use crate::host::process::Launch;
 use crate::host::secret::password;
 use crate::lab::broker::{Broker, Patience, wait_ready};
 use crate::lab::running::Running;
@@ -23,24 +24,34 @@ use std::path::Path;
 /// Where a broker finds the run's files.
 const FILES: &str = "/halfopen";
 
-/// Starts all brokers at once and waits until each has answered a login.
+/// Starts all brokers at once, those of the host that takes over as well, and waits until each has answered a login. Returns
+/// the brokers and those of that other host.
 pub(super) fn start_all(
     api: &Api,
     spec: &LabSpec<'_>,
     docker: &DockerSpec,
-    server: &Host,
+    (server, standby): (&Host, Option<&Host>),
     patience: &Patience,
-) -> Result<Vec<Broker>, LabError> {
-    let kinds: Vec<BrokerKind> = spec.brokers.kinds.iter().copied().filter(|k| *k != BrokerKind::None).collect();
+) -> Result<(Vec<Broker>, Vec<Broker>), LabError> {
+    let mut starts = Vec::new();
+    for kind in spec.brokers.kinds.iter().copied().filter(|kind| *kind != BrokerKind::None) {
+        let password = password().map_err(|source| LabError::Io { kind, what: "make a password", source })?;
+        let first = Start { api, spec, docker, server, stands_by: false, kind, password };
+        let second = standby.map(|server| Start { server, stands_by: true, password: first.password.clone(), ..first });
+        starts.extend(second);
+        starts.push(first);
+    }
     std::thread::scope(|scope| {
-        let starts: Vec<_> = kinds
-            .iter()
-            .map(|kind| scope.spawn(|| Start { api, spec, docker, server, kind: *kind }.go(patience)))
-            .collect();
-        let join = |start: std::thread::ScopedJoinHandle<'_, _>| {
-            start.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        starts.into_iter().map(join).collect::<Vec<Result<Broker, LabError>>>().into_iter().collect()
+        let going: Vec<_> = starts.iter().map(|start| (start, scope.spawn(|| start.go(patience)))).collect();
+        let (mut first, mut second, mut error) = (Vec::new(), Vec::new(), None);
+        for (start, thread) in going {
+            match thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+                Ok(broker) if start.stands_by => second.push(broker),
+                Ok(broker) => first.push(broker),
+                Err(e) => error = error.or(Some(e)),
+            }
+        }
+        error.map_or(Ok((first, second)), Err)
     })
 }
 
@@ -49,7 +60,11 @@ struct Start<'a> {
     spec: &'a LabSpec<'a>,
     docker: &'a DockerSpec,
     server: &'a Host,
+    /// Whether it is on the host that takes over.
+    stands_by: bool,
     kind: BrokerKind,
+    /// Of the run's own login there.
+    password: String,
 }
 
 /// What a kind of broker wants.
@@ -68,8 +83,9 @@ impl Start<'_> {
     fn go(&self, patience: &Patience) -> Result<Broker, LabError> {
         let kind = self.kind;
         let io = |what: &'static str| move |source: io::Error| LabError::Io { kind, what, source };
-        let password = password().map_err(io("make a password"))?;
-        let dir = self.spec.work_dir.join(kind.name());
+        let password = self.password.clone();
+        let role = if self.stands_by { format!("standby-{kind}") } else { kind.name().to_string() };
+        let dir = self.spec.work_dir.join(&role);
         let image = self.docker.images.get(&kind).cloned().unwrap_or_default();
         let wants = match kind {
             BrokerKind::Redis => self.redis(&dir, &password),
@@ -78,7 +94,7 @@ impl Start<'_> {
         .map_err(io("write its files"))?;
         let made = Made {
             run_id: self.spec.run_id.clone(),
-            role: kind.name().to_string(),
+            role,
             image: image.clone(),
             command: Some(wants.command),
             env: wants.env,
@@ -115,7 +131,7 @@ impl Start<'_> {
             log,
             process,
             launch: None,
-            control: None,
+            control: (kind == BrokerKind::Rabbitmq).then(|| control(&started.name)),
             helpers: Vec::new(),
             dir,
             password,
@@ -181,6 +197,13 @@ impl Start<'_> {
         let all = found.config?.env?;
         all.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix('=').map(str::to_string))
     }
+}
+
+/// RabbitMQ's own command line beside it. The official images and the project's own have its home, and with it the secret that
+/// the two share, at the same place.
+fn control(container: &str) -> Launch {
+    let words = ["exec", "--env", "HOME=/var/lib/rabbitmq", container, "rabbitmqctl"];
+    Launch::new("docker").args(words)
 }
 
 /// A directory into which a broker writes as a user of its own. Its parent is closed to others on this machine.

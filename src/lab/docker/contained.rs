@@ -60,6 +60,8 @@ impl Contained {
             attach_stderr: Some(true),
             cmd: Some(argv.clone()),
             env: Some(env),
+            // An image's own user may not be allowed what the harness has to do.
+            user: Some("0:0".into()),
             ..ExecConfig::default()
         };
         let docker = api.docker();

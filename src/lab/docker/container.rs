@@ -34,6 +34,8 @@ pub(super) struct Made {
     /// The container whose PID namespace it shares: killed with it by the kernel.
     pub pid_of: Option<String>,
     pub capabilities: Vec<String>,
+    /// `USER[:GROUP]`, where it is not the image's own.
+    pub user: Option<String>,
 }
 
 /// A container that runs.
@@ -70,6 +72,7 @@ impl Made {
         };
         ContainerCreateBody {
             image: Some(self.image.clone()),
+            user: self.user.clone(),
             entrypoint: self.entrypoint.clone(),
             cmd: self.command.clone(),
             env: Some(self.env.clone()),

@@ -3,12 +3,14 @@
 use super::DockerSpec;
 use super::api::{Api, cannot, failed};
 use crate::lab::LabError;
-use crate::scenario::BrokerKind;
+use crate::scenario::{Arm, BrokerKind, Scenario};
 use bollard::errors::Error;
 use bollard::models::ImageInspect;
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use futures::StreamExt;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// What the subjects run in, unless `HALFOPEN_SUBJECT_IMAGE` names another.
 const SUBJECT_IMAGE: &str = "halfopen/subject:bookworm";
@@ -19,6 +21,42 @@ const OWN: &str = "halfopen/";
 /// The image of a broker where the scenario names none.
 fn default_image(kind: BrokerKind) -> String {
     format!("{OWN}{}:bookworm", kind.name())
+}
+
+/// An image of the user's own in which the subjects of an arm run, with its own settings.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArmImage {
+    /// Its name.
+    pub name: String,
+    /// What goes before the command.
+    pub entrypoint: Vec<String>,
+    /// Its environment, `NAME=value`.
+    pub env: Vec<String>,
+    /// Where its programs start.
+    pub working_dir: PathBuf,
+    /// Whom they run as: `USER[:GROUP]`, or nothing for root.
+    pub user: String,
+}
+
+/// Finds the image of each arm that has one of its own.
+///
+/// # Errors
+/// As [`ensure_images`].
+pub fn arm_images(scenario: &Scenario, say: &mut dyn FnMut(&str)) -> Result<Vec<Option<ArmImage>>, LabError> {
+    let api = Api::usable()?;
+    let one = |arm: &Arm, say: &mut dyn FnMut(&str)| {
+        let Some(name) = arm.settings.command.as_ref().and_then(|line| line.image.clone()) else { return Ok(None) };
+        let found = ensure(&api, &name, say)?.config.unwrap_or_default();
+        let working_dir = found.working_dir.filter(|dir| !dir.is_empty()).unwrap_or_else(|| "/".to_string());
+        Ok(Some(ArmImage {
+            name,
+            entrypoint: found.entrypoint.unwrap_or_default(),
+            env: found.env.unwrap_or_default(),
+            working_dir: working_dir.into(),
+            user: found.user.unwrap_or_default(),
+        }))
+    };
+    scenario.arms.iter().map(|arm| one(arm, say)).collect()
 }
 
 /// Finds the images of a run, pulling what is not there; `say` is told what takes time.
@@ -42,7 +80,7 @@ pub fn ensure_images(
         ensure(&api, &image, say)?;
         images.insert(*kind, image);
     }
-    Ok(DockerSpec { images, subject_image, shared: Vec::new(), read_only: Vec::new(), others })
+    Ok(DockerSpec { images, subject_image, others, ..DockerSpec::default() })
 }
 
 /// The engine in words, where it and all images of the project's own are there.
@@ -89,7 +127,7 @@ fn ensure(api: &Api, image: &str, say: &mut dyn FnMut(&str)) -> Result<ImageInsp
     });
     pulled.map_err(|why: String| {
         cannot(format!(
-            "the image {image} is not there and can't be pulled ({}); name one that is there in [broker] image, or leave it \
+            "the image {image} is not there and can't be pulled ({}); name one that is there (`docker images`), or leave `image` \
              out for the one of scripts/docker-images",
             why.lines().next().unwrap_or("no word why")
         ))

@@ -13,38 +13,48 @@
 //! `halfopen __hold`, which ends with its standard input, that is with the harness; the brokers share the PID namespace of
 //! one of them and are killed with it by the kernel. Only the network is left then, and `halfopen clean` removes it.
 //!
-//! What is left out: links that shape traffic, and engines elsewhere.
+//! A scenario that needs a router (a link, a middlebox, an address that vanishes or moves) has its containers without a docker network: one
+//! more of them is the router, and the wiring is that of the namespaces lab, from container to container.
+//!
+//! What is left out: engines elsewhere, and brokers that are started again.
 
 mod api;
+mod attached;
 mod brokers;
 mod contained;
 mod container;
 mod images;
+mod loader;
 mod remains;
+mod seats;
+mod targets;
 mod wire;
 
+pub use attached::{Attached, attach};
 pub use contained::Contained;
-pub use images::{ensure_images, look};
+pub use images::{ArmImage, arm_images, ensure_images, look};
 pub use remains::remove_outside;
+pub use targets::{Aim, Ends, Seen, afterwards, aim, has_targets};
 
 use super::running::{Running, Seat};
 use super::{Lab, LabError, LabSpec, Patience, Place, netns};
 use crate::host::journal::Outside;
 use crate::host::netns::NetNs;
 use crate::host::nft::{Chain, ChainType, Family, Hook};
-use crate::scenario::BrokerKind;
+use crate::scenario::{Act, BrokerKind, Fault, Scenario};
 use api::{Api, cannot, failed};
 use bollard::models::NetworkCreateRequest;
-use container::{Made, Started, labels, name_of, own_program};
-use futures::future::join_all;
+use container::{labels, name_of};
+use loader::Loader;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use wire::Host;
 
 /// The hidden subcommand that a container of the harness runs.
 pub const HOLD: &str = "__hold";
+/// A container that gets its links from the harness alone.
+const NO_NETWORK: &str = "none";
 /// Where the harness' program is in its containers.
 const PROGRAM: &str = "/usr/local/bin/halfopen";
 
@@ -68,15 +78,38 @@ pub struct DockerSpec {
     pub read_only: Vec<PathBuf>,
     /// Whether a subject is a program of somebody else's, whose sockets are looked at from beside it.
     pub others: bool,
+    /// The images of the user's own, one an arm that has one, in the plan's order.
+    #[serde(default)]
+    pub arms: Vec<Option<ArmImage>>,
+    /// The paths of an existing compose project that are cut; then nothing is made at all.
+    #[serde(default)]
+    pub aims: Vec<Aim>,
 }
 
-/// Everything that a run of so many arms may make, for the journal: known before anything is made.
+/// Everything that a run of a scenario may make, for the journal: known before anything is made.
 #[must_use]
-pub fn outside(run_id: &str, arms: usize, kinds: &[BrokerKind], proxied: bool) -> Vec<Outside> {
+pub fn outside(run_id: &str, scenario: &Scenario) -> Vec<Outside> {
+    let proxied = scenario.faults.iter().any(|fault| fault.act.is_some_and(Act::in_proxy));
+    let standby = scenario.faults.iter().any(|fault| fault.act == Some(Act::FailOver));
+    made(run_id, scenario.arms.len(), &scenario.broker.kinds, (proxied, is_routed(scenario), standby))
+}
+
+fn made(
+    run_id: &str,
+    arms: usize,
+    kinds: &[BrokerKind],
+    (proxied, routed, standby): (bool, bool, bool),
+) -> Vec<Outside> {
     let mut roles = vec!["server".to_string(), "producer".to_string()];
+    roles.extend(routed.then(|| "router".to_string()));
     roles.extend((0..arms).map(|k| format!("arm{k}")));
     roles.extend(proxied.then(|| "proxy".to_string()));
-    roles.extend(kinds.iter().filter(|kind| **kind != BrokerKind::None).map(|kind| kind.name().to_string()));
+    let servers = || kinds.iter().filter(|kind| **kind != BrokerKind::None);
+    roles.extend(servers().map(|kind| kind.name().to_string()));
+    if standby {
+        roles.push("standby".to_string());
+        roles.extend(servers().map(|kind| format!("standby-{kind}")));
+    }
     let containers = roles.iter().map(|role| Outside::Container(name_of(run_id, role)));
     containers.chain([Outside::Network(network_of(run_id)), Outside::Directory(work_dir(run_id))]).collect()
 }
@@ -102,6 +135,11 @@ pub struct Containers {
     server: String,
     producer: String,
     proxy: Option<String>,
+    standby: Option<String>,
+    /// What goes before the harness' program in an arm's container whose image is the user's own.
+    before: Vec<Vec<String>>,
+    /// Whether a container of the run is the router between the others.
+    routed: bool,
     /// While they are open, their containers' main processes run.
     lifelines: Vec<contained::Input>,
     closed: bool,
@@ -124,22 +162,33 @@ fn prefix_of(run_id: &str) -> [u8; 4] {
     [0x06, hash[0], hash[1], hash[2]]
 }
 
+/// Whether a scenario needs a router between its containers, which a docker network has not: a link shapes the path of an arm
+/// alone, a middlebox is a router, and an address that vanishes or moves is a route of it.
+#[must_use]
+pub fn is_routed(scenario: &Scenario) -> bool {
+    let vanishes = |fault: &Fault| fault.middlebox.is_some() || fault.act.is_some_and(Act::moves_the_address);
+    scenario.arms.iter().any(|arm| arm.settings.link.is_some()) || scenario.faults.iter().any(vanishes)
+}
+
+/// The run's own docker network.
+fn bridge(api: &Api, run_id: &str) -> Result<String, LabError> {
+    let network = network_of(run_id);
+    let request = NetworkCreateRequest {
+        name: network.clone(),
+        driver: Some("bridge".into()),
+        labels: Some(labels(run_id, "network")),
+        ..NetworkCreateRequest::default()
+    };
+    api.wait(api.docker().create_network(request)).map_err(failed(format!("create the network {network}")))?;
+    Ok(network)
+}
+
 /// Builds the network, its containers and the brokers, and waits until each broker has answered a login.
 ///
 /// # Errors
 /// The first [`LabError`]; what was made until then is removed.
 pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Result<Lab, LabError> {
     netns::validate(&spec.arms)?;
-    if let Some(arm) = spec.arms.iter().find(|arm| arm.link.is_some()) {
-        let text =
-            "`link` shapes the path of each arm alone, and containers share one bridge; run it with --lab netns or vm";
-        return Err(cannot(format!("arm `{}`: {text}", arm.name)));
-    }
-    if spec.middlebox.is_some() {
-        return Err(cannot(
-            "a middlebox is the router of its lab, and a docker network has none; run it with --lab netns or vm",
-        ));
-    }
     if spec.database {
         return Err(cannot(
             "the PostgreSQL of `[reaper] store` is started on this machine alone; run it with --lab netns",
@@ -147,8 +196,8 @@ pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Re
     }
     if spec.namespaces_only {
         return Err(cannot(
-            "a host that vanishes or moves, and a broker that is started again or told to raise its alarm, need namespaces of \
-             the run's own; run it with --lab netns or vm",
+            "a worker that is killed or stopped, whatever is started again, and a name server have to be the harness' own processes; \
+             run it with --lab netns or vm",
         ));
     }
     let api = Api::usable()?;
@@ -161,110 +210,56 @@ pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Re
         server: String::new(),
         producer: String::new(),
         proxy: None,
+        standby: None,
+        before: Vec::new(),
+        routed: spec.routed,
         lifelines: Vec::new(),
         closed: false,
     };
-    let network = network_of(&spec.run_id);
-    api.wait(api.docker().create_network(NetworkCreateRequest {
-        name: network.clone(),
-        driver: Some("bridge".into()),
-        labels: Some(labels(&spec.run_id, "network")),
-        ..NetworkCreateRequest::default()
-    }))
-    .map_err(failed(format!("create the network {network}")))?;
-    let (seats, lifelines) = seats(&api, spec, docker, &network)?;
+    let network = if spec.routed { NO_NETWORK.to_string() } else { bridge(&api, &spec.run_id)? };
+    let (seats, lifelines) = seats::seats(&api, spec, docker, &network)?;
     containers.lifelines = lifelines;
     if patience.interrupted.load(Ordering::Relaxed) {
         return Err(LabError::Interrupted);
     }
-    wire::apply_all(spec, &seats)?;
-    let brokers = brokers::start_all(&api, spec, docker, &seats.server, patience)?;
-    let router = NetNs::current("the machine").map_err(LabError::Network)?;
+    let links = wire::apply_all(spec, &seats, patience.clock)?;
+    let hosts = (&seats.server, seats.standby.as_ref());
+    let (brokers, standby_brokers) = brokers::start_all(&api, spec, docker, hosts, patience)?;
+    let router = match &seats.router {
+        Some(router) => router.ns.clone(),
+        None => NetNs::current("the machine").map_err(LabError::Network)?,
+    };
     containers.arms = seats.arms.iter().map(|seat| seat.container.clone()).collect();
+    let loader = Loader::of_this_program()?.argv();
+    containers.before =
+        docker.arms.iter().map(|own| own.as_ref().map(|_| loader.clone()).unwrap_or_default()).collect();
     containers.server.clone_from(&seats.server.container);
     containers.producer.clone_from(&seats.producer.container);
     containers.proxy = seats.proxy.as_ref().map(|seat| seat.container.clone());
+    containers.standby = seats.standby.as_ref().map(|seat| seat.container.clone());
     Ok(Lab {
         router,
         server: seats.server.ns,
         producer: seats.producer.ns,
         proxy: seats.proxy.map(|seat| seat.ns),
-        standby: None,
-        standby_brokers: Vec::new(),
+        standby: seats.standby.map(|seat| seat.ns),
+        standby_brokers,
         clients: seats.arms.into_iter().map(|seat| seat.ns).collect(),
         brokers,
         database: None,
-        links: super::links::Links::default(),
+        certificates: None,
+        links,
         place: Place::Docker(containers),
     })
 }
 
-/// The hosts of the lab.
-struct Seats {
-    server: Host,
-    producer: Host,
-    proxy: Option<Host>,
-    arms: Vec<Host>,
-}
-
-fn seats(
-    api: &Api,
-    spec: &LabSpec<'_>,
-    docker: &DockerSpec,
-    network: &str,
-) -> Result<(Seats, Vec<contained::Input>), LabError> {
-    let program = own_program()?;
-    let bind = |path: &Path, ro: &str| format!("{0}:{0}{ro}", path.display());
-    let mut binds = vec![format!("{}:{PROGRAM}:ro", program.display()), bind(&spec.work_dir, "")];
-    binds.extend(docker.shared.iter().map(|path| bind(path, "")));
-    binds.extend(docker.read_only.iter().map(|path| bind(path, ":ro")));
-    // Looking at another process's sockets from beside it takes the right to trace it.
-    let capabilities = if docker.others { vec!["SYS_PTRACE".to_string()] } else { Vec::new() };
-    let made = |role: String| Made {
-        run_id: spec.run_id.clone(),
-        role,
-        image: docker.subject_image.clone(),
-        entrypoint: Some(vec![PROGRAM.into(), HOLD.into()]),
-        command: Some(Vec::new()),
-        binds: binds.clone(),
-        network: network.to_string(),
-        capabilities: capabilities.clone(),
-        ..Made::default()
-    };
-    let mut roles = vec!["server".to_string(), "producer".to_string()];
-    roles.extend(spec.proxied.then(|| "proxy".to_string()));
-    roles.extend((0..spec.arms.len()).map(|k| format!("arm{k}")));
-    let all: Vec<Made> = roles.iter().map(|role| made(role.clone())).collect();
-    let started: Vec<Started> =
-        api.wait(join_all(all.iter().map(|made| made.start(api)))).into_iter().collect::<Result<_, _>>()?;
-    let prefix = prefix_of(&spec.run_id);
-    let mut lifelines = Vec::with_capacity(started.len());
-    let mut hosts = Vec::with_capacity(started.len());
-    for (index, (role, started)) in roles.iter().zip(started).enumerate() {
-        let name = role.strip_prefix("arm").and_then(|k| spec.arms.get(k.parse::<usize>().ok()?));
-        let name = name.map_or(role.as_str(), |arm| arm.name.as_str());
-        hosts.push(Host::of(&started, name, prefix, index)?);
-        lifelines.push(started.input);
-    }
-    let mut hosts = hosts.into_iter();
-    let missing = || cannot("a container of the lab is missing");
-    let server = hosts.next().ok_or_else(missing)?;
-    let producer = hosts.next().ok_or_else(missing)?;
-    let proxy = if spec.proxied { hosts.next() } else { None };
-    Ok((Seats { server, producer, proxy, arms: hosts.collect() }, lifelines))
-}
-
 impl Containers {
-    /// Which frames the cut minds.
-    #[must_use]
-    pub fn family(&self) -> Family {
-        Family::Bridge { to: Some(prefix_of(&self.run_id)) }
-    }
-
-    /// The name of the run's table, beside which others may be.
-    #[must_use]
-    pub fn table(&self) -> String {
-        format!("halfopen-{}", self.run_id)
+    /// Which packets the cut minds, and the name of the run's table where others have tables beside it.
+    pub(super) fn path(&self) -> (Family, Option<String>) {
+        match self.routed {
+            true => (Family::Ip, None),
+            false => (Family::Bridge { to: Some(prefix_of(&self.run_id)) }, Some(format!("halfopen-{}", self.run_id))),
+        }
     }
 
     /// Starts this program in a container.
@@ -274,11 +269,15 @@ impl Containers {
             Seat::Server => Some(&self.server),
             Seat::Producer => Some(&self.producer),
             Seat::Proxy => self.proxy.as_ref(),
-            Seat::Standby => None,
+            Seat::Standby => self.standby.as_ref(),
             Seat::Nowhere => None,
         };
         let container = container.ok_or_else(|| cannot(format!("there is no container for {seat:?}")))?;
-        let argv = std::iter::once(PROGRAM.to_string()).chain(argv.iter().cloned()).collect();
+        let before = match seat {
+            Seat::Arm(index) => self.before.get(index).cloned().unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        let argv = before.into_iter().chain([PROGRAM.to_string()]).chain(argv.iter().cloned()).collect();
         let work_dir = format!("{}={}", crate::host::init::WORK_DIR_VARIABLE, self.work_dir.display());
         let process = Contained::exec(&self.api, container, argv, vec![work_dir])?;
         process.raise_nofile(nofile);
@@ -313,7 +312,7 @@ mod tests {
 
     #[test]
     fn all_that_a_run_may_make_is_known_beforehand() {
-        let all = outside("1-2", 2, &[BrokerKind::None, BrokerKind::Redis], true);
+        let all = made("1-2", 2, &[BrokerKind::None, BrokerKind::Redis], (true, true, true));
         let containers: Vec<&str> = all
             .iter()
             .filter_map(|thing| match thing {
@@ -321,7 +320,10 @@ mod tests {
                 _ => None,
             })
             .collect();
-        assert_eq!(containers, ["server", "producer", "arm0", "arm1", "proxy", "redis"]);
+        assert_eq!(
+            containers,
+            ["server", "producer", "router", "arm0", "arm1", "proxy", "redis", "standby", "standby-redis"]
+        );
         assert!(all.contains(&Outside::Network("halfopen-1-2".into())));
         assert!(all.contains(&Outside::Directory("/run/halfopen-1-2".into())));
     }

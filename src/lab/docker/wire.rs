@@ -1,16 +1,26 @@
 //! Addresses and routes in the run's own containers: the plan's address pairs on one docker network.
 
-use super::Seats;
 use super::api::cannot;
 use super::container::Started;
+use super::seats::Seats;
+use crate::host::clock::Clock;
 use crate::host::netlink::{Mac, Op, apply, link_names};
 use crate::host::netns::NetNs;
-use crate::lab::netns::{ADMIN, SERVERS, base_ops, clients_of, set_sysctls, sysctl};
+use crate::lab::links::Links;
+use crate::lab::netns::{ADMIN, Network, SERVERS, base_ops, clients_of, join, set_sysctls, sysctl};
 use crate::lab::{LabError, LabSpec};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
 const LINK: &str = "eth0";
+
+fn far(started: &Started) -> LabError {
+    cannot(format!(
+        "the processes of {} are not to be seen from here: the Docker engine runs in another PID namespace or on another \
+         machine; run halfopen on the engine's own machine, outside of containers",
+        started.name
+    ))
+}
 
 /// A container as a host of the lab.
 #[derive(Debug)]
@@ -29,23 +39,31 @@ impl Host {
     /// # Errors
     /// When its processes can't be seen from here.
     pub fn of(started: &Started, name: &str, prefix: [u8; 4], index: usize) -> Result<Self, LabError> {
-        let far = || {
-            cannot(format!(
-                "the processes of {} are not to be seen from here: the Docker engine runs in another PID namespace or on \
-                 another machine; run halfopen on the engine's own machine, outside of containers",
-                started.name
-            ))
-        };
-        let ns = NetNs::open(Path::new(&format!("/proc/{}/ns/net", started.pid)), name).map_err(|_| far())?;
-        let links = link_names(&ns).map_err(LabError::Network)?;
-        if ns.is_current() || links.iter().any(|link| link != "lo" && link != LINK) {
-            return Err(far());
-        }
-        let address = started.address.ok_or_else(far)?;
+        let ns = Self::namespace(started, name, &["lo", LINK])?;
+        let address = started.address.ok_or_else(|| far(started))?;
         let [a, b, c, d] = prefix;
         // A run has fewer containers than that: 64 arms and a handful of others.
         let mac = [a, b, c, d, 0, u8::try_from(index).unwrap_or(u8::MAX)];
         Ok(Self { ns, container: started.name.clone(), address, mac })
+    }
+
+    /// Of a container without a network, which gets its links from the harness.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub fn apart(started: &Started, name: &str) -> Result<Self, LabError> {
+        let ns = Self::namespace(started, name, &["lo"])?;
+        Ok(Self { ns, container: started.name.clone(), address: Ipv4Addr::UNSPECIFIED, mac: [0; 6] })
+    }
+
+    /// A container's network namespace, in which there may be these links and no others.
+    fn namespace(started: &Started, name: &str, may_have: &[&str]) -> Result<NetNs, LabError> {
+        let ns = NetNs::open(Path::new(&format!("/proc/{}/ns/net", started.pid)), name).map_err(|_| far(started))?;
+        let links = link_names(&ns).map_err(LabError::Network)?;
+        if ns.is_current() || links.iter().any(|link| !may_have.contains(&link.as_str())) {
+            return Err(far(started));
+        }
+        Ok(ns)
     }
 
     /// What every host begins with.
@@ -62,9 +80,27 @@ impl Host {
     }
 }
 
-/// Lays all of it out. Docker's own addresses stay as they are and carry the routes.
-pub(super) fn apply_all(spec: &LabSpec<'_>, seats: &Seats) -> Result<(), LabError> {
-    let Seats { server, producer, proxy, arms } = seats;
+/// Lays all of it out, over the router where there is one, else over the docker network.
+pub(super) fn apply_all(spec: &LabSpec<'_>, seats: &Seats, clock: Clock) -> Result<Links, LabError> {
+    let Some(router) = &seats.router else {
+        return bridged(spec, seats).map(|()| Links::default());
+    };
+    let ns = |host: &Host| host.ns.clone();
+    let network = Network {
+        links: Links::default(),
+        router: ns(router),
+        server: ns(&seats.server),
+        producer: ns(&seats.producer),
+        proxy: seats.proxy.as_ref().map(ns),
+        standby: seats.standby.as_ref().map(ns),
+        clients: seats.arms.iter().map(ns).collect(),
+    };
+    join(spec, network, clock).map(|network| network.links)
+}
+
+/// Docker's own addresses stay as they are and carry the routes.
+fn bridged(spec: &LabSpec<'_>, seats: &Seats) -> Result<(), LabError> {
+    let Seats { server, producer, proxy, arms, .. } = seats;
     let route = |(to, prefix): (Ipv4Addr, u8), via: &Host| Op::Route { to, prefix, via: via.address, source: None };
     // Whoever has the trials' server addresses.
     let broker = proxy.as_ref().unwrap_or(server);

@@ -60,6 +60,7 @@ mod tests {
             store: TaskStoreKind::Sqlite,
             liveness: None,
             reapers: 1,
+            inside_the_worker: false,
         }
     }
 

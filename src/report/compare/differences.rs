@@ -13,6 +13,8 @@ use std::fmt;
 pub enum What {
     /// What is done to the path.
     Fault,
+    /// Where a cut is made: in the path, or where the subject's kernel notices.
+    Distortion,
     /// How long each trial is watched.
     Horizon,
     /// The messages that flow, and what cleans up behind them.
@@ -31,14 +33,24 @@ pub enum What {
 
 impl What {
     /// All, in the order of reports.
-    pub const ALL: [Self; 8] =
-        [Self::Fault, Self::Horizon, Self::Load, Self::Lab, Self::Mode, Self::Kernel, Self::Versions, Self::Machine];
+    pub const ALL: [Self; 9] = [
+        Self::Fault,
+        Self::Distortion,
+        Self::Horizon,
+        Self::Load,
+        Self::Lab,
+        Self::Mode,
+        Self::Kernel,
+        Self::Versions,
+        Self::Machine,
+    ];
 
     /// The name in `--allow` and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Fault => "fault",
+            Self::Distortion => "distortion",
             Self::Horizon => "horizon",
             Self::Load => "load",
             Self::Lab => "lab",
@@ -53,7 +65,7 @@ impl What {
     /// takes the power to decide away: a difference could be its doing.
     #[must_use]
     pub fn forbids(self) -> bool {
-        matches!(self, Self::Fault | Self::Horizon | Self::Load | Self::Lab | Self::Mode)
+        matches!(self, Self::Fault | Self::Distortion | Self::Horizon | Self::Load | Self::Lab | Self::Mode)
     }
 }
 
@@ -116,8 +128,16 @@ fn known(text: &str) -> String {
 fn faults(a: &Scenario, b: &Scenario, differ: &mut impl FnMut(What, String, String)) {
     let mut common = false;
     for fault in &a.faults {
-        let same = |other: &&Fault| other.name() == fault.name() && other.scope == fault.scope;
-        let Some(other) = b.faults.iter().find(same) else { continue };
+        let same = |other: &&Fault| other.name() == fault.name();
+        let alike = |other: &&Fault| same(other) && other.scope == fault.scope;
+        let made = |fault: &Fault| format!("{} {}", fault.name(), fault.injection.words());
+        // Whatever else they have in common, one of them is no half-open connection.
+        if let Some(other) = b.faults.iter().find(|o| same(o) && o.injection != fault.injection) {
+            common = true;
+            differ(What::Distortion, made(fault), made(other));
+            continue;
+        }
+        let Some(other) = b.faults.iter().find(alike) else { continue };
         common = true;
         if fault != other {
             let told = |fault: &Fault| format!("{} with {}", fault.name(), details(fault));

@@ -134,6 +134,19 @@ impl Comparison {
         for run in all.iter().filter(|r| !r.head.complete) {
             self.notes.push(format!("{} did not reach its end.", plain(&run.path.display().to_string())));
         }
+        let distorted: BTreeSet<String> = all
+            .iter()
+            .flat_map(|r| &r.head.plan.scenario.faults)
+            .filter(|fault| !fault.injection.is_faithful())
+            .map(|fault| fault.name().to_string())
+            .collect();
+        for fault in distorted {
+            self.notes.push(format!(
+                "The cut of {} is not in the path but on the subject's own side, or it answers: both sides are distorted \
+                 alike there, and say nothing about half-open connections.",
+                plain(&fault)
+            ));
+        }
         let fewest = if within { a.len() } else { a.len().min(b.len()) };
         self.notes.push(match fewest {
             1 => "One run a side: the intervals know how trials scatter within a run, not how runs differ from one \

@@ -59,7 +59,7 @@ pub struct Conformance {
 /// A lab and its kernel.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Lab {
-    /// `vm`, `netns`.
+    /// `vm`, `netns`, `docker`.
     pub name: String,
     /// Release of its kernel.
     pub kernel: String,

@@ -10,6 +10,7 @@ mod figures;
 pub(super) use figures::pictures;
 
 use super::Report;
+use super::distortion;
 use super::document::{self, Block, Cell, Section};
 use super::lives::{self, Life};
 use super::picture::{Picture, palette};
@@ -103,7 +104,10 @@ pub(super) fn render(report: &Report) -> String {
         name: plain(&summary.scenario.name),
         question: plain(&summary.scenario.question),
         answer: sentences::answer(summary),
-        headline: sentences::headline(summary),
+        headline: match distortion::label(summary, &|text| plain(text)) {
+            Some(label) => format!("{} {label}", sentences::headline(summary)),
+            None => sentences::headline(summary),
+        },
         verdict: verdict(report),
         chips: chips(report),
         ttd: figures::ttd(report).map(|f| figure(&f, figures::TTD_CAPTION)),
@@ -148,6 +152,7 @@ fn chips(report: &Report) -> Vec<Chip> {
     if !s.machine.kernel.is_empty() {
         texts.push(format!("Linux {}", plain(&s.machine.kernel)));
     }
+    texts.extend((!s.distorted.is_empty()).then(|| "distorted".to_string()));
     texts.extend(s.machine.hz.map(|hz| format!("HZ {hz}")));
     texts.extend(s.brokers.iter().map(|(name, version)| plain(&format!("{name} {version}"))));
     texts.push(format!("halfopen {}", plain(&s.tool.version)));
