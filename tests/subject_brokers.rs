@@ -141,7 +141,33 @@ fn publish(trial: TrialId, broker: BrokerKind, interval_ms: u64) -> Command {
         interval: Duration::from_millis(interval_ms),
         task: None,
         routing: Box::default(),
+        second_consumer: false,
     }
+}
+
+/// Two take turns; a consumer that ends with a message in its hands leaves it, marked, to the other.
+fn what_a_consumer_leaves_goes_to_the_second_one(subject: &mut Child, producer: &mut Child) {
+    let trial = 12;
+    let mut wanted = settings(SubjectKind::Lapin);
+    (wanted.ack, wanted.prefetch, wanted.work) = (Some(Ack::Late), Some(1), some(600.0).get());
+    subject.tell(&open(amqp(), trial, wanted, None));
+    subject.ready(trial, 0);
+    let Command::Publish { broker, target, interval, task, .. } = publish(trial, BrokerKind::Rabbitmq, 50) else {
+        unreachable!()
+    };
+    producer.tell(&Command::Publish { trial, broker, target, interval, task, second_consumer: true });
+    let fresh = |kind: &Kind| matches!(kind, Kind::Elsewhere { redelivered: false, .. }).then_some(());
+    producer.event(trial, "a message of the second consumer's own", fresh);
+    let delivered = |kind: &Kind| match kind {
+        Kind::Delivered { message, redelivered: false, .. } => Some(*message),
+        _ => None,
+    };
+    let (_, held) = subject.event(trial, "a message in the first one's hands", delivered);
+    subject.tell(&Command::Close { trial });
+    let left =
+        |kind: &Kind| matches!(kind, Kind::Elsewhere { message, redelivered: true } if *message == held).then_some(());
+    producer.event(trial, "what the first one left", left);
+    producer.tell(&Command::Close { trial });
 }
 
 fn resident_kb(pid: u32) -> u64 {
@@ -161,6 +187,7 @@ fn lapin_on_rabbitmq() {
     heartbeats_are_negotiated(&mut subject);
     messages_come_and_are_acknowledged(&mut subject, &mut producer);
     four_hundred_in_one_process();
+    what_a_consumer_leaves_goes_to_the_second_one(&mut subject, &mut producer);
     a_frozen_broker_is_noticed_by_the_heartbeat(&mut subject, &broker);
     a_closed_connection_is_noticed_and_opened_again(&mut subject, &mut producer, &broker);
 }

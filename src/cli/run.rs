@@ -212,9 +212,10 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
     let fault = scenario.faults.iter().find(real_only).map(|fault| format!("fault `{}`", fault.name()));
     let liveness = scenario.reaper.as_ref().is_some_and(|reaper| reaper.liveness.is_some() || reaper.reapers > 1);
     let reaper = liveness.then(|| "[reaper]: the rule `liveness`, or several reapers,".to_string());
+    let second = scenario.second_consumer.then(|| "[load] second_consumer".to_string());
     let jobs = (!scenario.jobs.is_empty()).then(|| "[[job]]".to_string());
     let jobs = jobs.or(scenario.load_count.map(|_| "[load] count".to_string()));
-    match arm.or(fault).or(reaper).or(jobs) {
+    match arm.or(fault).or(reaper).or(jobs).or(second) {
         Some(what) => {
             let text = format!("{}: {what} runs with --engine kernel in this version", ready.path.display());
             Err(Failure::new(Exit::Cannot, text))

@@ -209,6 +209,13 @@ pub enum Kind {
         /// Whether the broker marked it as delivered before.
         redelivered: bool,
     },
+    /// A second consumer of the harness's own, which no fault touches, took the message, did its work and acknowledged it.
+    Elsewhere {
+        /// The message.
+        message: u64,
+        /// Whether the broker marked it as delivered before: another consumer had it and did not acknowledge it.
+        redelivered: bool,
+    },
     /// The client acknowledged a message (its own word; the broker may never hear it).
     Acked {
         /// Which attempt's connection.

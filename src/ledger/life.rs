@@ -20,6 +20,9 @@ impl fmt::Display for MessageId {
     }
 }
 
+/// The number of the connection of a second consumer, which is none of the client's.
+const ELSEWHERE: u32 = u32::MAX;
+
 /// Something that happened over one of the client's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Step {
@@ -151,6 +154,13 @@ impl Record {
 
     fn take(&mut self, at: Offset, kind: &Kind) {
         match kind {
+            Kind::Elsewhere { message, redelivered } => {
+                let step = Step { at, attempt: ELSEWHERE };
+                let life = self.of(*message);
+                life.deliveries.push(Delivery { step, redelivered: *redelivered });
+                life.effects.push(at);
+                life.acked.push(step);
+            }
             Kind::Published { message } | Kind::Sent { message, .. } => self.of(*message).published.push(at),
             Kind::Confirmed { message } => self.of(*message).confirmed.push(at),
             Kind::Delivered { attempt, message, redelivered } => {

@@ -220,6 +220,7 @@ fn fault_line(fault: &crate::scenario::Fault) -> String {
             _ if act.beside_the_connection() => "for every trial at once",
             _ if act.hits_all() => "every connection at once",
             _ if act.in_proxy() => scope,
+            Act::ResetThrice => "each client by itself",
             _ => "each connection by itself",
         };
         return format!("{name}: {}, {whom}, {at}{healed}", act.words());

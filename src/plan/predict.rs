@@ -239,7 +239,8 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
     let (Some(arm), Some(fault)) = (scenario.arms.get(trial.arm), scenario.faults.get(trial.fault)) else {
         return Err("the plan names no such arm or fault".to_string());
     };
-    let load = scenario.load_of(arm);
+    // RabbitMQ gives messages to its consumers in turn: with a second one, every other.
+    let load = scenario.load_of(arm).map(|every| if scenario.second_consumer { every * 2 } else { every });
     refuse(scenario, arm, fault)?;
     let settings = settings(scenario, arm);
     let real_broker = arm.settings.subject.broker() != BrokerKind::None;
@@ -363,7 +364,7 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
     if !fault.injection.is_faithful() {
         return Err(format!("{}: the model knows a cut in the path", fault.injection.words()));
     }
-    if fault.act.is_some_and(Act::ends_processes) {
+    if fault.act.is_some_and(Act::tells_at_once) {
         return Err("the broker's kernel ends the connection, at once or when it is spoken to".to_string());
     }
     if fault.act.is_some_and(|act| act.hits_worker() || act.beside_the_connection()) {

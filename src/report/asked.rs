@@ -2,12 +2,30 @@
 
 use crate::clients;
 use crate::events::EffectiveOptions;
+use crate::plan::Plan;
 use crate::store::ArmOptions;
+use crate::verdict::{Outcome, TrialRow};
 use serde_json::Value;
 
 /// Lines for arms whose client is watched from outside: what bounds its reads, and each option without effect.
 pub(super) fn findings(arms: &[ArmOptions]) -> Vec<String> {
     arms.iter().filter(|arm| arm.asked.subject.is_command()).flat_map(lines).collect()
+}
+
+/// A line for each arm whose client ended by itself, with where its last words are.
+pub(super) fn ended(plan: &Plan, rows: &[TrialRow]) -> Vec<String> {
+    let outside = plan.scenario.arms.iter().filter(|arm| arm.settings.subject.is_command());
+    let line = |name: &String| {
+        let own = || rows.iter().filter(|row| row.arm == *name && row.outcome != Outcome::Void);
+        let mut died = own().filter(|row| row.client_exited_s.is_some());
+        let first = died.next()?;
+        let (n, all, how, trial) = (1 + died.count(), own().count(), &first.client_exit, first.trial);
+        Some(format!(
+            "{name}: the client ended by itself in {n} of {all} trials; the first: {how}, its last words are in \
+             logs/trial-{trial}.log"
+        ))
+    };
+    outside.filter_map(|arm| line(&arm.name)).collect()
 }
 
 fn lines(arm: &ArmOptions) -> Vec<String> {

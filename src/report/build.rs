@@ -55,7 +55,7 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged, rows: &[
         void_reasons: void_reasons(&judged.trials),
         gates: gates.iter().map(gate).collect(),
         brackets: brackets(&judged.trials),
-        findings: asked::findings(&arms),
+        findings: [asked::findings(&arms), asked::ended(&run.plan, &judged.trials)].concat(),
         arms,
         memory: run.memory.clone(),
         machine: run.machine.clone(),
@@ -145,6 +145,14 @@ fn cell(arm: &Arm, fault: &Fault, rows: &[&TrialRow], messages: &[&MessageRow]) 
         ttd: to_event(&|r| r.ttd_s),
         ttr: to_event(&|r| r.ttr_s),
         broker_notice: to_event(&|r| since_cut(r, r.broker_notice_s).filter(|after| after.0 >= 0)),
+        redelivery: certified.iter().any(|r| r.ghosts_n.is_some()).then(|| to_event(&|r| r.redelivery_s)),
+        ghosts: certified.iter().filter_map(|r| r.ghosts_n).reduce(|a, b| a + b),
+        client_exited: arm
+            .settings
+            .subject
+            .is_command()
+            .then(|| rows.iter().filter(|r| r.outcome != Outcome::Void && r.client_exited_s.is_some()).count()),
+        latency: (!messages.is_empty()).then(|| latency(&certified, messages)),
         stuck: (!messages.is_empty())
             .then(|| spread(&certified.iter().filter_map(|r| stuck_observation(r)).collect::<Vec<_>>())),
         resolved_by: by_frequency(certified.iter().map(|r| r.resolved_by.as_str()).filter(|by| !by.is_empty())),
@@ -196,6 +204,19 @@ pub(super) fn stuck_observation(row: &TrialRow) -> Option<Observation> {
         Some(stuck) => Observation::event(stuck.as_secs()),
         None => Observation::censored(row.ended_s.map_or(0.0, |end| end.as_secs() - queued.as_secs())),
     })
+}
+
+/// From the publication of each message to its end; one that had none waited until the end of its trial's watch.
+fn latency(certified: &[&TrialRow], messages: &[&MessageRow]) -> Spread {
+    let ends: HashMap<TrialId, Option<Offset>> = certified.iter().map(|r| (r.trial, r.ended_s)).collect();
+    let one = |m: &&MessageRow| {
+        let (published, end) = (m.published_s?, (*ends.get(&m.trial)?)?);
+        Some(match m.latency_s {
+            Some(latency) => Observation::event(latency.as_secs()),
+            None => Observation::censored(Offset(end.0.saturating_sub(published.0).max(0)).as_secs()),
+        })
+    };
+    spread(&messages.iter().filter_map(one).collect::<Vec<_>>())
 }
 
 /// Whether a trial counts as a measurement of its cut.

@@ -31,6 +31,10 @@ pub(super) fn for_page(summary: &Summary, name: Name<'_>) -> Rows {
     if any(|c| c.subject_exited) {
         columns.push(count("exited", |c| c.subject_exited));
     }
+    if summary.cells.iter().any(|c| c.client_exited.is_some_and(|n| n > 0)) {
+        let died = |c: &CellSummary, _: Name<'_>| c.client_exited.map_or(NOTHING.to_string(), |n| n.to_string());
+        columns.push(("client ended", Box::new(died)));
+    }
     columns.push(count("void", |c| c.void));
     columns.push(count("false alarms", |c| c.false_alarm));
     columns.push(("TTD min s", Box::new(|c, _| quantile(&c.ttd, c.ttd.min_s))));

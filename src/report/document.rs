@@ -155,16 +155,36 @@ fn times(summary: &Summary) -> Section {
 
 /// What the broker noticed, where it did: the other half of the answer.
 fn far_ends(summary: &Summary) -> Option<Section> {
+    let again = summary.cells.iter().any(|c| c.redelivery.is_some());
     let row = |c: &super::CellSummary| {
         let b = &c.broker_notice;
         let mut row = vec![plain(&c.arm), sentences::fault(c, AS_IT_IS), format!("{} of {}", b.events, b.n)];
         row.extend([b.min_s, b.median_s, b.max_s].map(|value| quantile(b, value)));
+        if again {
+            let r = c.redelivery.unwrap_or_default();
+            row.extend([r.min_s, r.median_s, r.max_s].map(|value| quantile(&r, value)));
+            row.push(c.ghosts.map_or(NOTHING.to_string(), |n| n.to_string()));
+        }
         row
     };
-    let rows: Vec<_> = summary.cells.iter().filter(|c| c.broker_notice.events > 0).map(row).collect();
-    let header = ["arm", "fault", "noticed", "min s", "median", "max"];
+    let shown = |c: &&super::CellSummary| c.broker_notice.events > 0 || c.redelivery.is_some();
+    let rows: Vec<_> = summary.cells.iter().filter(shown).map(row).collect();
+    let mut header = vec!["arm", "fault", "noticed", "min s", "median", "max"];
+    let mut blocks = Vec::new();
+    if again {
+        header.extend(["given to another min s", "median", "max", "messages"]);
+    }
     let some = !rows.is_empty();
-    let blocks = vec![Block::Table(Table::new(&header, rows))];
+    blocks.push(Block::Table(Table::new(&header, rows)));
+    if again {
+        blocks.push(Block::Note(&[
+            "",
+            "Given to another",
+            " is when the broker first gave a consumer what it had handed to the cut connection, and ",
+            "messages",
+            " are those, with the ones that waited in vain.",
+        ]));
+    }
     some.then_some(Section { id: "broker", title: "When the broker noticed", blocks })
 }
 
@@ -175,20 +195,24 @@ fn messages(summary: &Summary) -> Option<Section> {
         row.extend([m.published, m.delivered, m.duplicated, m.unresolved].map(|n| n.to_string()));
         let stuck = c.stuck.unwrap_or_default();
         row.extend([stuck.median_s, stuck.p99_s, stuck.max_s].map(|value| quantile(&stuck, value)));
+        let latency = c.latency.unwrap_or_default();
+        row.extend([latency.median_s, latency.p99_s].map(|value| quantile(&latency, value)));
         let by: Vec<String> = c.resolved_by.iter().map(|by| format!("{} {}", plain(&by.name), by.n)).collect();
         row.push(if by.is_empty() { NOTHING.to_string() } else { by.join(", ") });
         Some(row)
     };
     let rows: Vec<_> = summary.cells.iter().filter_map(row).collect();
     let counts = ["arm", "fault", "published", "delivered", "twice or more", "unresolved"];
-    let header = [counts.as_slice(), &["stuck median s", "p99", "max", "ended by"]].concat();
+    let header = [counts.as_slice(), &["stuck median s", "p99", "max", "each: median s", "p99", "ended by"]].concat();
     let note: &[&str] = &[
         "",
         "Stuck",
         " is the oldest message that waited at the cut or was published after it, of each trial, without those that the cut \
          connection still brought; a consumer (",
         "recovery",
-        ") or a reaper's rule ended its wait.",
+        ") or a reaper's rule ended its wait. ",
+        "Each",
+        " is every message, from its publication to its end.",
     ];
     let some = !rows.is_empty();
     let blocks = vec![Block::Table(Table::new(&header, rows)), Block::Note(note)];

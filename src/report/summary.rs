@@ -218,6 +218,19 @@ pub struct CellSummary {
     pub ttr: Spread,
     /// Time from the cut to the broker's notice, of detected and censored.
     pub broker_notice: Spread,
+    /// Time from the cut until the broker gave somebody else what it had handed to the cut connection, of detected and
+    /// censored; `None` where no consumer tells what is given again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redelivery: Option<Spread>,
+    /// Messages that this was done to, or that waited in vain, in all of these trials.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ghosts: Option<u64>,
+    /// Trials in which a client that is a program of somebody else's ended by itself, before or after it had noticed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_exited: Option<usize>,
+    /// From the publication of each message until it was resolved, of detected and censored; `None` without messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Spread>,
     /// How long the oldest message was stuck; `None` without messages.
     pub stuck: Option<Spread>,
     /// Who ended the wait of that message: consumers (`recovery`) or a reaper's rule, the most frequent first.

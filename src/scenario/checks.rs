@@ -2,7 +2,7 @@
 
 use super::error::Findings;
 use super::fault::Fault;
-use super::model::{Arm, BrokerSettings, HeartbeatThread, SubjectKind};
+use super::model::{Arm, BrokerKind, BrokerSettings, HeartbeatThread, SubjectKind};
 use super::settings::Options;
 use super::table::MAX_TRIALS;
 use super::timing::{first_timer, heartbeat_in_force, in_seconds};
@@ -104,6 +104,30 @@ pub(super) fn eta(
         say("only a Celery worker knows tasks with an ETA; remove it, or write `subject = \"celery\"`");
     } else if faults.iter().any(|fault| fault.at.is_none()) {
         say("counts from the cut, whose phase is drawn; write `at = \"10s\"` in the fault");
+    }
+}
+
+/// What was not acknowledged is given to somebody else by RabbitMQ alone, and a task store knows one worker a task.
+pub(super) fn second_consumer(
+    load: &Fields,
+    arms: &[(&Fields, &Arm)],
+    stored: bool,
+    routed: bool,
+    findings: &mut Findings,
+) {
+    let mut say = |problem: &str| findings.error(load.at("second_consumer"), load.name("second_consumer"), problem);
+    if let Some((_, arm)) = arms.iter().find(|(_, arm)| arm.settings.subject.broker() != BrokerKind::Rabbitmq) {
+        say(&format!(
+            "needs RabbitMQ, which gives what was not acknowledged to another consumer; arm `{}` is a `{}`: remove the one or \
+             the other",
+            arm.name, arm.settings.subject
+        ));
+    } else if stored {
+        say(
+            "writes nothing into a task store, which would take its tasks for stuck; remove it, or `[reaper]` and `[tasks]`",
+        );
+    } else if routed {
+        say("is on one queue of each trial, and `[[job]]` may lead to several; remove the one or the other");
     }
 }
 

@@ -116,6 +116,10 @@ pub(super) const COLUMNS: &[(&str, Column)] = &[
     ("peak_load_n", Column::Number),
     ("compensated_n", Column::Number),
     ("resolved_after_s", Column::Seconds),
+    ("broker_ttd_s", Column::Seconds),
+    ("redelivered_s", Column::Seconds),
+    ("redelivery_s", Column::Seconds),
+    ("ghosts_n", Column::Number),
 ];
 
 /// The metric that is no column of its own: the share of `true` in the column `agrees`, which takes no measure.

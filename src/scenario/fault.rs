@@ -105,11 +105,14 @@ pub enum Act {
     StaySilent,
     /// The run's name server does not answer for the broker's name, or late: in force before the client asks.
     WithholdAnswer,
+    /// Every connection between the client's address and the broker's is ended by a RST to both, three times within three
+    /// seconds.
+    ResetThrice,
 }
 
 impl Act {
     /// All acts, in the order of the documentation.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::FreezeBroker,
         Self::KillBroker,
         Self::RebootHost,
@@ -127,6 +130,7 @@ impl Act {
         Self::KillStore,
         Self::StaySilent,
         Self::WithholdAnswer,
+        Self::ResetThrice,
     ];
 
     /// The name in profiles and reports.
@@ -150,6 +154,7 @@ impl Act {
             Self::KillStore => "kill_store",
             Self::StaySilent => "stay_silent",
             Self::WithholdAnswer => "withhold_answer",
+            Self::ResetThrice => "reset_thrice",
         }
     }
 
@@ -174,6 +179,7 @@ impl Act {
             Self::KillStore => "the processes of the task store's database are killed",
             Self::StaySilent => "in the broker's place a process accepts connections and never says a word",
             Self::WithholdAnswer => "the name server does not answer for the broker's name",
+            Self::ResetThrice => "all connections of the client are reset three times within three seconds",
         }
     }
 
@@ -191,7 +197,8 @@ impl Act {
             | Self::VanishHost
             | Self::FailOver
             | Self::RestartBroker
-            | Self::ForgetEntry => false,
+            | Self::ForgetEntry
+            | Self::ResetThrice => false,
         }
     }
 
@@ -211,7 +218,8 @@ impl Act {
             | Self::FailOver
             | Self::ForgetEntry
             | Self::StaySilent
-            | Self::WithholdAnswer => false,
+            | Self::WithholdAnswer
+            | Self::ResetThrice => false,
         }
     }
 
@@ -227,6 +235,18 @@ impl Act {
     #[must_use]
     pub fn ends_processes(self) -> bool {
         matches!(self, Self::KillBroker | Self::RestartBroker)
+    }
+
+    /// Whether the client is told at once, and no later than the harness knows that it was.
+    #[must_use]
+    pub fn tells_at_once(self) -> bool {
+        self.ends_processes() || self == Self::ResetThrice
+    }
+
+    /// Whether sockets of the broker's host are ended from outside.
+    #[must_use]
+    pub fn destroys(self) -> bool {
+        self.forgets() || self == Self::ResetThrice
     }
 
     /// Whether the broker's end of the connection is forgotten without a word.
@@ -280,6 +300,7 @@ impl Act {
             Self::FreezeBroker | Self::KillBroker | Self::RestartBroker | Self::AlarmBroker => true,
             Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply | Self::StaySilent => true,
             Self::KillWorker | Self::PauseWorker | Self::KillReaper | Self::KillStore => true,
+            Self::ResetThrice => false,
             Self::RebootHost | Self::VanishHost | Self::FailOver | Self::ForgetEntry | Self::WithholdAnswer => false,
         }
     }

@@ -611,6 +611,9 @@ pub struct Scenario {
     /// The first message is a task that is due this long after the cut, and in the worker's hands before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta: Option<Duration>,
+    /// Whether a second, healthy consumer of the harness's own is on each queue.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub second_consumer: bool,
     /// RabbitMQ's queues and messages outlive it.
     #[serde(default, skip_serializing_if = "super::worker::is_false")]
     pub durable: bool,

@@ -60,7 +60,7 @@ pub enum ProfileError {
 }
 
 /// The built-in profiles in the order of the documentation: name and text.
-const BUILTIN: [(&str, &str); 25] = [
+const BUILTIN: [(&str, &str); 26] = [
     ("blackhole", include_str!("../../netem/blackhole.toml")),
     ("to-broker", include_str!("../../netem/to-broker.toml")),
     ("to-client", include_str!("../../netem/to-client.toml")),
@@ -74,6 +74,7 @@ const BUILTIN: [(&str, &str); 25] = [
     ("killed-broker", include_str!("../../netem/killed-broker.toml")),
     ("restarted-broker", include_str!("../../netem/restarted-broker.toml")),
     ("rebooted-host", include_str!("../../netem/rebooted-host.toml")),
+    ("reset-thrice", include_str!("../../netem/reset-thrice.toml")),
     ("vanished-host", include_str!("../../netem/vanished-host.toml")),
     ("failover", include_str!("../../netem/failover.toml")),
     ("failover-silent", include_str!("../../netem/failover-silent.toml")),
@@ -208,7 +209,7 @@ mod tests {
             error(&good.replace("drop =", "act = \"freeze\"\ndrop =")),
             "`freeze` is not an act; acts are freeze_broker, kill_broker, reboot_host, freeze_proxy, swallow_proxy, \
              withhold_reply, vanish_host, fail_over, restart_broker, alarm_broker, forget_entry, kill_worker, \
-             pause_worker, kill_reaper, kill_store, stay_silent, withhold_answer"
+             pause_worker, kill_reaper, kill_store, stay_silent, withhold_answer, reset_thrice"
         );
         assert_eq!(error(&good.replace("client = ", "# ")), "the profile needs `sees.client`, a text");
         assert!(error("name =").starts_with("the profile is not TOML"));

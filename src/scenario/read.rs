@@ -315,6 +315,11 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
 
     let eta = all.load.time("eta");
     checks::eta(&all.load, eta, &read, &faults, findings);
+    let second_consumer = all.load.flag("second_consumer").unwrap_or(false);
+    if second_consumer && !all.load.flawed {
+        let stored = all.reaper.is_some() || all.tasks.is_some();
+        checks::second_consumer(&all.load, &read, stored, !all.jobs.is_empty(), findings);
+    }
     let longest = read.iter().filter_map(|(_, arm)| timing::heartbeat_in_force(&arm.settings, &broker)).max();
     let settle = all.scenario.time("settle").unwrap_or_else(|| default_settle(longest));
     Some(Scenario {
@@ -331,6 +336,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         load_count: all.load.int("count").and_then(|n| u64::try_from(n).ok()),
         jobs: jobs.into_iter().map(|(_, job)| job).collect(),
         eta,
+        second_consumer,
         durable: all.load.flag("durable").unwrap_or(false),
         reaper: fallback.reaper,
         tasks: fallback.tasks,
@@ -391,8 +397,12 @@ fn broker(all: &Sections, subjects: &[(&Fields, Option<SubjectKind>)], findings:
             let needs = subject.broker();
             if !kinds.contains(&needs) {
                 let at = if source.has("subject") && own.has("subject") { own.at("subject") } else { own.at };
+                let mend = match subject {
+                    SubjectKind::Command => "say `broker = \"redis\"` in the subject, or add it there",
+                    _ => "add it there",
+                };
                 let problem =
-                    format!("{subject} speaks to `{needs}`, and [broker] kind is {}; add it there", listed.join(", "));
+                    format!("{subject} speaks to `{needs}`, and [broker] kind is {}; {mend}", listed.join(", "));
                 findings.error(at, own.name("subject"), problem);
             }
         }

@@ -161,6 +161,15 @@ const LOAD: &[Key] = &[
         &["countdown"],
     ),
     optional(
+        "second_consumer",
+        Kind::Flag,
+        "`false`",
+        "second_consumer = true",
+        "RabbitMQ: a second, healthy consumer of the harness's own on each queue, over a connection that no fault touches. What \
+         the broker takes back from a dead connection is delivered to it.",
+        &["healthy_consumer"],
+    ),
+    optional(
         "durable",
         Kind::Flag,
         "`false`",

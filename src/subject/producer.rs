@@ -30,9 +30,9 @@ struct Producer {
 impl Role for Producer {
     fn command(&mut self, command: Command) {
         let result: io::Result<()> = match command {
-            Command::Publish { trial, broker, target, interval, task, routing } => match broker {
+            Command::Publish { trial, broker, target, interval, task, routing, second_consumer } => match broker {
                 BrokerKind::Rabbitmq => {
-                    self.amqp.publish(trial, target, interval, task, *routing);
+                    self.amqp.publish(trial, target, interval, task, *routing, second_consumer);
                     Ok(())
                 }
                 BrokerKind::Redis => self.redis.publish(trial, target, interval, task, routing),

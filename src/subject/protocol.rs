@@ -201,6 +201,9 @@ pub enum Command {
         /// The kinds of work, and where they go.
         #[serde(default)]
         routing: Box<Routing>,
+        /// Whether a second, healthy consumer is to be on the queue.
+        #[serde(default)]
+        second_consumer: bool,
     },
     /// Producer: publish this message once more, now.
     Republish {
@@ -329,6 +332,7 @@ mod tests {
                 interval: Duration::from_secs(1),
                 task: Some(Task { message: Message::Celery("t".into()), declare: true, first_due: Some(Offset(7)) }),
                 routing: Box::default(),
+                second_consumer: true,
             },
             Command::Inspect { trial: 5, attempt: 2, tuple: Tuple { local: server, peer: server } },
             Command::Fill { trial: 4 },

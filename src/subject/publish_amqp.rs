@@ -42,13 +42,22 @@ pub(super) struct Publisher {
     tasks: Option<TaskLog>,
     runtime: Option<Runtime>,
     links: HashMap<(SocketAddrV4, String), Arc<Link>>,
+    /// Those of the second consumers: an alarm of the broker's that blocks publishers must not block them.
+    beside: HashMap<(SocketAddrV4, String), Arc<Link>>,
     trials: HashMap<TrialId, Arc<Numbered>>,
 }
 
 impl Publisher {
     pub fn start(reporter: Reporter, tasks: Option<TaskLog>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        Ok(Self { reporter, tasks, runtime: Some(runtime), links: HashMap::new(), trials: HashMap::new() })
+        Ok(Self {
+            reporter,
+            tasks,
+            runtime: Some(runtime),
+            links: HashMap::new(),
+            beside: HashMap::new(),
+            trials: HashMap::new(),
+        })
     }
 
     pub fn publish(
@@ -58,13 +67,20 @@ impl Publisher {
         interval: Duration,
         task: Option<Task>,
         routing: Routing,
+        second: bool,
     ) {
         self.close(trial);
-        let link = self.links.entry((target.server, target.vhost.clone())).or_default().clone();
+        let host = (target.server, target.vhost.clone());
+        let beside = second.then(|| self.beside.entry(host.clone()).or_default().clone());
+        let link = self.links.entry(host).or_default().clone();
         let (stop, reporter, tasks) = (Stop::default(), self.reporter.clone(), self.tasks.clone());
         let numbered = Arc::new(Numbered { trial, target, interval, task, routing, link, stop, reporter, tasks });
         self.trials.insert(trial, numbered.clone());
         if let Some(runtime) = &self.runtime {
+            if let Some(link) = beside {
+                let second = Second { numbered: numbered.clone(), link };
+                runtime.spawn(async move { second.run().await });
+            }
             runtime.spawn(async move { numbered.run().await });
         }
     }
@@ -109,7 +125,21 @@ impl Link {
             }
         }
     }
+
+    /// A further channel of the live connection.
+    async fn another_channel(&self, target: &Target, reporter: &Reporter) -> lapin::Result<Channel> {
+        loop {
+            self.channel(target, reporter).await;
+            if let Some((connection, _)) = self.open.lock().await.as_ref() {
+                return connection.create_channel().await;
+            }
+        }
+    }
 }
+
+#[path = "second_consumer.rs"]
+mod second_consumer;
+use second_consumer::Second;
 
 async fn connect(target: &Target) -> Result<(Connection, Channel), String> {
     let wishes = Wishes {
@@ -162,14 +192,7 @@ impl Numbered {
     }
 
     async fn publish(self: &Arc<Self>, channel: &Channel, message: &mut u64) -> lapin::Result<()> {
-        let queue = self.target.queue.as_str();
-        match &self.task {
-            None => topology::declare(channel, queue, &self.routing, self.target.durable).await?,
-            // Clients declare their queues durable, and the first to declare decides.
-            Some(task) if task.declare => topology::declare(channel, queue, &self.routing, true).await?,
-            // With arguments of its own, which nobody else has to know.
-            Some(_) => self.await_queue(queue).await?,
-        }
+        self.have_queue(channel).await?;
         if self.routing.delivery.dead_letters {
             self.count_dead_letters().await?;
         }
@@ -198,15 +221,22 @@ impl Numbered {
         }
     }
 
+    /// Declares the queue, or waits until the client has.
+    async fn have_queue(&self, channel: &Channel) -> lapin::Result<()> {
+        let queue = self.target.queue.as_str();
+        match &self.task {
+            None => topology::declare(channel, queue, &self.routing, self.target.durable).await,
+            // Clients declare their queues durable, and the first to declare decides.
+            Some(task) if task.declare => topology::declare(channel, queue, &self.routing, true).await,
+            // With arguments of its own, which nobody else has to know.
+            Some(_) => self.await_queue(queue).await,
+        }
+    }
+
     /// Waits until the client has declared its queue. Asking for one that is not there costs a channel each time.
     async fn await_queue(&self, queue: &str) -> lapin::Result<()> {
         loop {
-            self.link.channel(&self.target, &self.reporter).await;
-            let channel = {
-                let open = self.link.open.lock().await;
-                let Some((connection, _)) = open.as_ref() else { continue };
-                connection.create_channel().await?
-            };
+            let channel = self.link.another_channel(&self.target, &self.reporter).await?;
             let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
             let there = channel.queue_declare(queue.into(), options, FieldTable::default()).await.is_ok();
             if there {
@@ -235,6 +265,8 @@ impl Numbered {
         if self.target.durable {
             properties = properties.with_delivery_mode(PERSISTENT);
         }
+        // Whoever else consumes knows the message by this, whatever its form is.
+        properties = properties.with_message_id(message.to_string().into());
         let (exchange, key) = topology::address(queue, &self.routing, message);
         let options = BasicPublishOptions::default();
         channel.basic_publish(exchange.into(), key.into(), options, &payload, properties).await

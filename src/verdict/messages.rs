@@ -1,7 +1,7 @@
 //! The ledger of the numbered messages, and how long the oldest of them was stuck.
 
 use super::terms;
-use super::timeline::Timeline;
+use super::timeline::{Attempt, Timeline};
 use super::trial::{Case, span};
 use super::{MessageRow, TrialRow};
 use crate::events::{Event, Kind};
@@ -13,6 +13,10 @@ use std::time::Duration;
 
 /// Who resolved a message that reached a consumer again.
 pub(super) const RECOVERY: &str = "recovery";
+/// The role of a connection on which messages come.
+const CONSUMER: &str = "consumer";
+/// Who resolved a message that a second consumer got.
+const SECOND: &str = "second_consumer";
 
 /// What consumed a message, and over which connection.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,6 +32,8 @@ struct Consumed {
     recorded: u64,
     /// The connection of a bare writer.
     sent: u32,
+    /// By a second consumer.
+    elsewhere: Option<Offset>,
 }
 
 /// One row a message of the trial. Events in canonical order.
@@ -51,7 +57,19 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
             Kind::Delivered { attempt, redelivered, .. } => {
                 by.delivered.get_or_insert((at, *attempt));
                 row.delivered_n += 1;
-                row.redelivered_n += u64::from(*redelivered);
+                if *redelivered {
+                    row.redelivered_n += 1;
+                    row.given_again_s.get_or_insert(at);
+                }
+            }
+            Kind::Elsewhere { redelivered, .. } => {
+                by.elsewhere.get_or_insert(at);
+                by.effects += 1;
+                row.delivered_n += 1;
+                if *redelivered {
+                    row.redelivered_n += 1;
+                    row.given_again_s.get_or_insert(at);
+                }
             }
             Kind::Started { .. } => _ = row.started_s.get_or_insert(at),
             Kind::Finished { attempt, .. } => {
@@ -95,8 +113,9 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
         row.compensated = (by.compensated > 0).then_some(by.compensated);
         let taken = if acknowledges { by.acked } else { by.delivered };
         let consumed = by.finished.or(taken.filter(|_| !early));
-        row.resolved_s = [at(consumed), row.reaped_s, row.dead_lettered_s].into_iter().flatten().min();
-        let others = [row.reaped_s, row.dead_lettered_s].into_iter().flatten().min();
+        row.elsewhere_s = by.elsewhere;
+        row.resolved_s = [at(consumed), by.elsewhere, row.reaped_s, row.dead_lettered_s].into_iter().flatten().min();
+        let others = [row.reaped_s, by.elsewhere, row.dead_lettered_s].into_iter().flatten().min();
         let own = consumed.filter(|(at, _)| others.is_none_or(|other| *at < other));
         row.resolved_conn_id = own.map(|(_, attempt)| format!("{}.{attempt}", case.trial.id)).unwrap_or_default();
         row.latency_s = row.resolved_s.zip(row.published_s).map(|(resolved, published)| span(resolved, published));
@@ -105,10 +124,22 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
     rows.into_values().map(finish).collect()
 }
 
-/// The connection that a client from outside was consuming on: its work does not say over which a message came.
+/// The connection that a client from outside was consuming on: its work does not say over which a message came. One that has
+/// ended brings nothing any more: what is done before the first new message proves that the client consumes again came over
+/// the connection that it has opened since.
 fn consuming_at(t: &Timeline, at: Offset) -> u32 {
-    let ready = t.attempts.iter().filter_map(|(n, attempt)| Some((attempt.ready.filter(|ready| *ready <= at)?, *n)));
-    ready.max().map_or(0, |(_, attempt)| attempt)
+    let lives = |attempt: &Attempt| attempt.local_end().is_none_or(|end| end > at);
+    let ready = |attempt: &Attempt| attempt.ready.filter(|ready| *ready <= at);
+    let open = |attempt: &Attempt| {
+        let consumes = attempt.role.as_deref().is_none_or(|role| role == CONSUMER);
+        attempt.connected.map(|(opened, _)| opened).filter(|opened| consumes && *opened <= at)
+    };
+    let latest = |since: &dyn Fn(&Attempt) -> Option<Offset>, all: bool| {
+        let of = |(n, attempt): (&u32, &Attempt)| Some((since(attempt).filter(|_| all || lives(attempt))?, *n));
+        t.attempts.iter().filter_map(of).max()
+    };
+    let found = latest(&ready, false).or_else(|| latest(&open, false)).or_else(|| latest(&ready, true));
+    found.map_or(0, |(_, attempt)| attempt)
 }
 
 /// Enters fate and anomalies into the rows.
@@ -185,6 +216,7 @@ pub(super) fn tally(account: &Account, row: &mut TrialRow) {
 fn message_of(kind: &Kind) -> Option<u64> {
     match kind {
         Kind::Delivered { message, .. }
+        | Kind::Elsewhere { message, .. }
         | Kind::Acked { message, .. }
         | Kind::Sent { message, .. }
         | Kind::Published { message }
@@ -231,13 +263,31 @@ pub(super) fn count(row: &mut TrialRow, ledger: &[MessageRow]) {
     row.messages_missing = Some(missing.count() as u64);
 }
 
+/// Fills the columns of the broker's side: when it gave the cut connection up, when it first gave somebody else what it had
+/// handed to that one, and how many messages those were: given again after the cut, or with nobody at the end although a later
+/// one is done.
+pub(super) fn broker_side(row: &mut TrialRow, ledger: &[MessageRow], cut: Offset) {
+    row.broker_ttd_s = row.broker_notice_s.filter(|at| *at >= cut).map(|at| span(at, cut));
+    let again = |m: &MessageRow| m.given_again_s.filter(|at| *at > cut);
+    row.redelivered_s = ledger.iter().filter_map(again).min();
+    row.redelivery_s = row.redelivered_s.map(|at| span(at, cut));
+    if ledger.iter().any(|m| m.elsewhere_s.is_some() || m.given_again_s.is_some()) {
+        let waits = row.messages_missing.unwrap_or_default();
+        row.ghosts_n = Some(ledger.iter().filter(|m| again(m).is_some()).count() as u64 + waits);
+    }
+}
+
 /// Fills the stuck columns: the oldest message that was unresolved at the cut or published after it and that did not get
 /// through: what the cut connection itself still brought while it was cut, as a path that is dead one way only can, and
 /// the work that had begun on it, waited for nobody.
 pub(super) fn stuck(row: &mut TrialRow, ledger: &[MessageRow], cut: Offset) {
     let cut_until = row.healed_s;
     let through = |m: &MessageRow| {
-        m.resolved_conn_id == row.conn_id && m.resolved_s.is_some_and(|at| cut_until.is_none_or(|heal| at < heal))
+        let over_it =
+            m.resolved_conn_id == row.conn_id && m.resolved_s.is_some_and(|at| cut_until.is_none_or(|heal| at < heal));
+        // What went to the second consumer in the first place was never the dead connection's.
+        let elsewhere = m.elsewhere_s.is_some() && m.elsewhere_s == m.resolved_s && m.given_again_s.is_none();
+        over_it || elsewhere
     };
     let waiting = ledger.iter().filter(|m| m.resolved_s.is_none_or(|resolved| resolved > cut) && !through(m));
     let Some((queued, oldest)) = waiting.filter_map(|m| Some((m.published_s?, m))).min_by_key(|(at, m)| (*at, m.id))
@@ -249,6 +299,11 @@ pub(super) fn stuck(row: &mut TrialRow, ledger: &[MessageRow], cut: Offset) {
     row.stuck_s = oldest.latency_s;
     row.resolved_after_s = oldest.resolved_s.map(|resolved| span(resolved, cut));
     let by_reaper = oldest.reaped_s.is_some() && oldest.reaped_s == oldest.resolved_s;
-    let by = if by_reaper { oldest.reaped_by.clone() } else { RECOVERY.to_string() };
+    let by_second = oldest.elsewhere_s.is_some() && oldest.elsewhere_s == oldest.resolved_s;
+    let by = match (by_reaper, by_second) {
+        (true, _) => oldest.reaped_by.clone(),
+        (_, true) => SECOND.to_string(),
+        _ => RECOVERY.to_string(),
+    };
     row.resolved_by = oldest.resolved_s.map(|_| by).unwrap_or_default();
 }

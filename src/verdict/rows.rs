@@ -232,6 +232,16 @@ row! {
         compensated_n: Option<u64>,
         /// From the cut to the resolution of the oldest message: `resolved_s` − `fault_applied_s`.
         resolved_after_s: Option<Span>,
+        /// Time to detect at the other end: `broker_notice_s` − `fault_applied_s`; empty where the broker gave the connection
+        /// up before the cut, or not at all.
+        broker_ttd_s: Option<Span>,
+        /// The broker first gave somebody else a message that it had handed to the cut connection, as far as consumers tell.
+        redelivered_s: Option<Offset>,
+        /// `redelivered_s` − `fault_applied_s`.
+        redelivery_s: Option<Span>,
+        /// Prefetch ghosts: messages that were given again after the cut, or that nobody had resolved at the end although a
+        /// later one was; empty where no consumer tells what is given again.
+        ghosts_n: Option<u64>,
     }
 }
 
@@ -308,6 +318,10 @@ row! {
         requeued_n: u64,
         /// The connection over which it was resolved; empty where it was not, or by a reaper.
         resolved_conn_id: String,
+        /// A second consumer took it.
+        elsewhere_s: Option<Offset>,
+        /// A consumer first got it with the broker's mark that another one had had it.
+        given_again_s: Option<Offset>,
         /// What became of it: `done`, `failed`, `lost`, `waiting`, `refused` or `unconfirmed`.
         fate: String,
         /// What went wrong with it, with `|` between.

@@ -41,7 +41,7 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
     let counters = certificate.map(|(c, _)| c);
     // A control has no rule, so nothing is dated from it. Whoever kills a process sees it gone later than others do: there the
     // signal is the cut.
-    let killed = case.fault.act.is_some_and(Act::kills);
+    let killed = case.fault.act.is_some_and(|act| act.kills() || act.tells_at_once());
     let in_force_after = t.applied.map(|a| a.after).filter(|_| !case.fault.is_control());
     let dated = |a: Applied| if killed { Applied { after: a.before, ..a } } else { a };
     let cut = t.applied.filter(|_| !case.fault.is_control()).map(dated);
@@ -122,6 +122,7 @@ pub(super) fn judge_trial(case: &Case<'_>, t: &Timeline, ledger: &[MessageRow]) 
     if let Some(cut) = cut.filter(|_| outcome != Outcome::Void) {
         row.agrees = agrees(case, &row, cut);
         row.watcher_agrees = watcher_agrees(case, &row);
+        messages::broker_side(&mut row, ledger, cut.after);
         messages::stuck(&mut row, ledger, cut.after);
     }
     row

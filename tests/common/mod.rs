@@ -145,6 +145,7 @@ pub fn plan(arms: Vec<Arm>, faults: Vec<Fault>, horizon_s: f64, gates: Vec<Gate>
         load_count: None,
         jobs: Vec::new(),
         eta: None,
+        second_consumer: false,
         durable: false,
         gates,
         reaper: None,

@@ -81,7 +81,7 @@ fn means(act: Act) -> Option<(Signal, Look)> {
         // Nothing is to be changed: it is silent from its start.
         Act::StaySilent => Some((Signal::SIGCONT, Look::Named(SILENT))),
         Act::RebootHost | Act::VanishHost | Act::FailOver | Act::AlarmBroker | Act::ForgetEntry => None,
-        Act::WithholdAnswer => None,
+        Act::WithholdAnswer | Act::ResetThrice => None,
     }
 }
 

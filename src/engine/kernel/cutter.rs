@@ -154,6 +154,7 @@ enum Due {
     HangUp(usize),
     Heal(TrialId),
     Again(TrialId, u32),
+    Reset(TrialId, u32),
 }
 
 #[derive(Clone, Copy)]
@@ -167,6 +168,8 @@ struct Planned {
 
 #[path = "hang_up.rs"]
 mod hang_up;
+#[path = "resets.rs"]
+mod resets;
 
 #[path = "forgetful.rs"]
 mod forgetful;
@@ -353,6 +356,7 @@ impl Cutter {
                 Due::HangUp(index) => self.hang_up(index),
                 Due::Heal(trial) => self.heal(trial),
                 Due::Again(trial, time) => self.again(trial, time),
+                Due::Reset(trial, time) => self.reset_again(trial, time),
             }
         }
     }
@@ -386,6 +390,7 @@ impl Cutter {
             Some(Act::RebootHost | Act::FailOver) => self.lose_the_far_end(trial, tuple, what),
             Some(Act::AlarmBroker) => self.alarms.raise(self.clock),
             Some(Act::VanishHost) => self.vanish(trial, tuple, what),
+            Some(Act::ResetThrice) => self.reset(trial, tuple, what),
             Some(act) if act.in_proxy() => self.change_proxy(trial, act, what.scope),
             Some(act) if act.hits_worker() => {
                 let actor = self.own_actors.get_mut(&trial).ok_or_else(|| "the trial has no worker".to_string());

@@ -28,9 +28,10 @@ pub type Pairs = HashMap<(Ipv4Addr, Ipv4Addr), Heard>;
 impl Watch {
     /// Reports the role of each connection until `end` is closed.
     pub fn listen(&self, mut door: Door, clients: &Pairs, end: &PipeReader) {
+        // Behind a middlebox that translates, the broker's host knows clients by other addresses than they do.
         let of = |tuple: Tuple| {
             clients
-                .get(&(*tuple.local.ip(), *tuple.peer.ip()))
+                .get(&(*self.registry.inside(tuple).local.ip(), *tuple.peer.ip()))
                 .filter(|client| tuple.peer.port() == client.broker.port())
         };
         let mut readers: HashMap<Tuple, RoleReader> = HashMap::new();
@@ -44,6 +45,7 @@ impl Watch {
                         readers.insert(tuple, RoleReader::of(client.broker, &client.queue));
                     }
                     if let Some(role) = readers.get_mut(&tuple).and_then(|reader| reader.read(bytes)) {
+                        let tuple = self.registry.inside(tuple);
                         let kind = Kind::Role { tuple, role: role.to_string() };
                         self.say(at, Source::Broker, client.trial, kind);
                     }

@@ -23,6 +23,9 @@ const CLOSE_WAIT: i32 = 8;
 /// How long before it closes a connection a client may have said why.
 const SAID_BEFORE_NS: i64 = 5_000_000_000;
 
+/// How long before the line in its log a client may have begun its next connection: it is written about then.
+const BEGAN_BEFORE_NS: i64 = 500_000_000;
+
 /// The role of a connection on which messages come.
 const CONSUMER: &str = "consumer";
 
@@ -205,7 +208,12 @@ impl Outside {
                 events.extend(client.heard(trial, at, tuple, role));
                 return events;
             }
-            Kind::Said { how, text } => client.said = Some((at, *how, text.clone())),
+            Kind::Said { how, text } => {
+                client.said = Some((at, *how, text.clone()));
+                let mut events = vec![event];
+                events.extend(client.notice_by_word(trial));
+                return events;
+            }
             Kind::FaultApplied { after, .. } => client.cut = Some(*after),
             Kind::Published { message } => {
                 client.published.entry(*message).or_insert(at);
@@ -352,7 +360,8 @@ impl Client {
             self.give_number(index);
         }
         let mut events: Vec<Event> = self.tell(trial, at, index, What::Connecting).into_iter().collect();
-        events.extend(self.notice_by_syn(trial, at));
+        let notice = self.notice_by_syn(trial, at).or_else(|| self.notice_by_word(trial));
+        events.extend(notice);
         events
     }
 
@@ -369,6 +378,18 @@ impl Client {
         }
         let cause = self.cause(at, How::Other, "it began another connection");
         self.tell(trial, at, index, What::Notice(cause))
+    }
+
+    /// Its log says that it gave a connection up, and about then it began another one: that was its notice, although nobody saw
+    /// how the connection under test ended. The kernel's record of that may be missing, and some clients never close it.
+    fn notice_by_word(&mut self, trial: TrialId) -> Option<Event> {
+        let cut = self.cut.filter(|_| self.noticed.is_none() && self.target == CONSUMER)?;
+        let said = self.said.as_ref().map(|(said, ..)| *said).filter(|said| *said > cut)?;
+        let index = self.connections.iter().position(|c| c.attempt == Some(0) && c.open)?;
+        let about = |began: &Offset| (-BEGAN_BEFORE_NS..=SAID_BEFORE_NS).contains(&(began.0 - said.0)) && *began > cut;
+        let began = self.connections.iter().filter_map(|c| c.began.filter(about)).min()?;
+        let cause = self.cause(began, How::Other, "it began another connection");
+        self.tell(trial, began, index, What::Notice(cause))
     }
 
     /// The kernel's word of an end waits for its error, and the client may have begun another connection meanwhile: that

@@ -143,6 +143,29 @@ fn closing_the_consumers_connection_is_the_notice_and_a_new_connection_of_someth
 }
 
 #[test]
+fn its_word_and_a_new_connection_are_a_notice_where_the_end_of_the_old_one_was_not_seen() {
+    for word_first in [true, false] {
+        let mut story = Story::of("frozen-proxy");
+        story.connect(1, 1001);
+        story.consumer(2, 1001);
+        story.ready(3);
+        story.cut(10, 1001);
+        let text = "Connection to broker lost".to_string();
+        let said = Kind::Said { how: How::AmqpHeartbeat, text };
+        if word_first {
+            story.event(30, Source::Subject, said);
+            assert!(story.notices().is_empty(), "a word alone is none");
+            story.connect(30, 1002);
+        } else {
+            story.connect(30, 1002);
+            assert!(story.notices().is_empty(), "a new connection alone is none");
+            story.event(30, Source::Subject, said);
+        }
+        assert_eq!(story.notices(), [(30, 0, How::AmqpHeartbeat)]);
+    }
+}
+
+#[test]
 fn a_close_by_the_peer_is_noticed_when_the_client_answers_it() {
     let mut story = Story::of("frozen-proxy");
     story.connect(1, 1001);

@@ -221,8 +221,7 @@ impl<'a> Run<'a> {
         let registry = Registry::behind(layout);
         // A proxy reads its client's traffic itself.
         let any = (0..plan.scenario.arms.len()).any(|arm| is_command(plan, arm));
-        // Behind NAT a client has another address at the door.
-        let door = (any && !proxied(plan) && !layout.nat()).then(|| Door::open(&lab.server));
+        let door = (any && !proxied(plan)).then(|| Door::open(&lab.server));
         let mut outside = Outside::of(plan, proxied(plan) || door.as_ref().is_some_and(Result::is_ok));
         let aims = job.docker.as_ref().map(|docker| &docker.aims[..]).unwrap_or_default();
         aims.iter().enumerate().for_each(|(place, aim)| outside.place(aim.trial, place));
@@ -240,7 +239,7 @@ impl<'a> Run<'a> {
         facts.sources.extend(rights());
         let mut far_ends = SockDiag::open(&lab.server).map_err(|e| EngineError::Cannot(e.to_string()))?;
         let ends = plan.scenario.faults.iter().any(|fault| fault.trigger == Some(Trigger::Reconnect));
-        if ends || does(plan, Act::forgets) {
+        if ends || does(plan, Act::destroys) {
             far_ends.can_destroy().map_err(|e| EngineError::Cannot(e.to_string()))?;
         }
         let (requests, orders) = mailbox();
@@ -572,6 +571,7 @@ impl<'a> Run<'a> {
                     interval,
                     task,
                     routing,
+                    second_consumer: self.plan.scenario.second_consumer,
                 });
             }
             Order::Fill(trial) => self.tell_host(trial, &Command::Fill { trial }),

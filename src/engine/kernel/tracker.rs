@@ -407,7 +407,7 @@ impl<'a> Tracker<'a> {
             let over = state.recovered || fault.duration.get().is_none();
             return state.applied.is_some() && ((state.noticed && over) || state.ready);
         }
-        let over = fault.act != Some(Act::RestartBroker);
+        let over = !matches!(fault.act, Some(Act::RestartBroker | Act::ResetThrice));
         over && !messages_tell_more
             && state.applied.is_some()
             && state.noticed
@@ -441,7 +441,7 @@ fn awaited(event: &Event, trigger: Option<Trigger>) -> bool {
 
 /// From when on a client may tell of its end, or come to it, because of a cut that was ordered for then.
 fn told_from(fault: &Fault, at: Offset) -> Option<Offset> {
-    let tells = |act: Act| act.ends_processes() || act == Act::KillWorker;
+    let tells = |act: Act| act.tells_at_once() || act == Act::KillWorker;
     fault.act.is_some_and(tells).then_some(at)
 }
 

@@ -162,7 +162,8 @@ fn load(s: &Scenario) -> String {
     let every = s.load_interval.map_or("no messages".to_string(), |i| format!("a message every {}", print_duration(i)));
     let eta = s.eta.map(|eta| format!(", the first due after {}", print_duration(eta))).unwrap_or_default();
     let tasks = s.tasks.as_ref().map(|t| format!(", {} tasks", t.count)).unwrap_or_default();
-    format!("{every}{eta}{tasks}")
+    let second = if s.second_consumer { ", a second consumer" } else { "" };
+    format!("{every}{eta}{tasks}{second}")
 }
 
 fn reaper(s: &Scenario) -> String {
