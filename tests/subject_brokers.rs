@@ -152,10 +152,11 @@ fn what_a_consumer_leaves_goes_to_the_second_one(subject: &mut Child, producer: 
     (wanted.ack, wanted.prefetch, wanted.work) = (Some(Ack::Late), Some(1), some(600.0).get());
     subject.tell(&open(amqp(), trial, wanted, None));
     subject.ready(trial, 0);
-    let Command::Publish { broker, target, interval, task, .. } = publish(trial, BrokerKind::Rabbitmq, 50) else {
+    let Command::Publish { broker, target, interval, task, routing, .. } = publish(trial, BrokerKind::Rabbitmq, 50)
+    else {
         unreachable!()
     };
-    producer.tell(&Command::Publish { trial, broker, target, interval, task, second_consumer: true });
+    producer.tell(&Command::Publish { trial, broker, target, interval, task, routing, second_consumer: true });
     let fresh = |kind: &Kind| matches!(kind, Kind::Elsewhere { redelivered: false, .. }).then_some(());
     producer.event(trial, "a message of the second consumer's own", fresh);
     let delivered = |kind: &Kind| match kind {
@@ -605,6 +606,7 @@ fn a_celery_worker_and_ours_do_what_the_other_has_left_in_one_queue_on_redis() {
         interval: Duration::from_millis(1),
         task: task(first_due),
         routing: Box::new(Routing { count: Some(1), ..Routing::default() }),
+        second_consumer: false,
     };
     let mut ours = settings(SubjectKind::RedisBlocking);
     ours.ack = Some(Ack::Late);

@@ -25,6 +25,7 @@ mod read;
 mod routing;
 mod schema;
 mod settings;
+mod subject_kind;
 mod sysctl;
 mod table;
 mod target;

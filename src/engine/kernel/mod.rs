@@ -19,6 +19,7 @@ mod owned;
 mod place;
 mod polling;
 mod registry;
+mod request;
 mod run;
 mod tracker;
 mod watch;

@@ -4,7 +4,7 @@ use super::Message;
 use super::addresses::Addresses;
 use super::alarms::Alarms;
 use super::children::{Child, ChildNews};
-use super::cutter::{Cutter, LEASE_BEYOND, Request, What};
+use super::cutter::{Cutter, Request};
 use super::distorted::Distorted;
 use super::looks::Told;
 use super::observers::Observers;
@@ -30,7 +30,7 @@ use crate::plan::{self, Plan};
 use crate::reaper::{Place, TaskStore};
 use crate::scenario::{Act, BrokerKind, Injection, Settings, Trigger};
 use crate::store::{EventLog, LOGS, MemoryUse, RunDir, StoreError};
-use crate::subject::protocol::{Command, Routing, Target, Task};
+use crate::subject::protocol::{Command, Target};
 use crate::units::{Offset, Pace, TrialId, seconds};
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddrV4;
@@ -543,76 +543,6 @@ impl<'a> Run<'a> {
         let host = self.host_of(trial);
         self.children[host].send(command);
     }
-
-    fn carry_out(&mut self, order: Order) {
-        match order {
-            Order::StartLoad { trial, first_due } => {
-                let (Some(producer), Some(interval)) = (self.producer, self.plan.scenario.load_interval) else {
-                    return;
-                };
-                let kind = self.plan.scenario.arms[self.arm_of(trial)].settings.subject.broker();
-                let target = self.target(trial, ADMIN, kind);
-                let settings = &self.plan.scenario.arms[self.arm_of(trial)].settings;
-                let task = match clients::adapter(settings) {
-                    Some(adapter) => Some(Task { message: adapter.message, declare: adapter.declare, first_due }),
-                    // Our own consumer in kombu's layout takes what a Celery worker would.
-                    None if kind == BrokerKind::Redis && settings.ack.is_some() => {
-                        let message = clients::Message::Celery("halfopen.effect".to_string());
-                        Some(Task { message, declare: false, first_due })
-                    }
-                    None => None,
-                };
-                let (jobs, delivery) = (self.plan.scenario.jobs.clone(), settings.delivery.clone());
-                let routing = Box::new(Routing { jobs, delivery, count: self.plan.scenario.load_count });
-                self.children[producer].send(&Command::Publish {
-                    trial,
-                    broker: kind,
-                    target,
-                    interval,
-                    task,
-                    routing,
-                    second_consumer: self.plan.scenario.second_consumer,
-                });
-            }
-            Order::Fill(trial) => self.tell_host(trial, &Command::Fill { trial }),
-            Order::Call(trial) => self.tell_host(trial, &Command::Call { trial }),
-            Order::HaltAt(trial, point, from) => self.tell_host(trial, &Command::HaltAt { trial, point, from }),
-            Order::GoOn(trial) => self.tell_host(trial, &Command::GoOn { trial }),
-            Order::Cut { trial, at, tuple } => {
-                let Some(planned) = self.plan.trial(trial) else { return };
-                let scenario = &self.plan.scenario;
-                let mut what = What::of(&scenario.faults[planned.fault], scenario.horizon);
-                if self.lab.attached_pid(trial).is_some() {
-                    // Somebody else's path is never cut for longer than was said, whatever becomes of the harness.
-                    what.lease = what.lease.or(Some(scenario.horizon + LEASE_BEYOND));
-                }
-                self.ask(Request::Cut { trial, at, tuple, what, client: self.place_of(trial) });
-            }
-            Order::HangUp { trial, at, tuple } => {
-                let Some(planned) = self.plan.trial(trial) else { return };
-                let scenario = &self.plan.scenario;
-                let what = What::of(&scenario.faults[planned.fault], scenario.horizon);
-                self.ask(Request::HangUp { trial, at, tuple, what, client: planned.arm });
-            }
-            Order::Begun { trial, tuple, before, after } => {
-                let Some(planned) = self.plan.trial(trial) else { return };
-                let what = What::of(&self.plan.scenario.faults[planned.fault], self.plan.scenario.horizon);
-                self.ask(Request::Begun { trial, tuple, what, before, after });
-            }
-            Order::Again { trial, at, time } => self.ask(Request::Again { trial, at, time }),
-            Order::Heal { trial, at } => self.ask(Request::Heal { trial, at }),
-            Order::Certify(trial) => self.ask(Request::Certify(trial)),
-            Order::End { trial, why } => {
-                self.ask(Request::Finish { trial, why });
-                self.outside.end(trial);
-                self.tell_host(trial, &Command::Close { trial });
-                self.tell_what_the_store_knows(trial);
-                if let Some(producer) = self.producer {
-                    self.children[producer].send(&Command::Close { trial });
-                }
-            }
-        }
-    }
 }
 
 #[path = "again.rs"]
@@ -621,6 +551,8 @@ mod again;
 mod closing;
 #[path = "opening.rs"]
 mod opening;
+#[path = "orders.rs"]
+mod orders;
 #[path = "restarts.rs"]
 mod restarts;
 use again::StartedAgain;
