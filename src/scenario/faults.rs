@@ -30,9 +30,9 @@ pub(super) fn fault(fields: &Fields, findings: &mut Findings) -> Option<Fault> {
         idle: fields.time("idle"),
         injection,
         scope: match (known.act, injection::scope(injection)) {
-            (Some(Act::VanishHost), _) => Scope::Host,
-            // Before the answer there is nothing of a connection but the two addresses.
-            (Some(Act::WithholdAnswer), _) => Scope::Pair,
+            // It is the broker's host: what the client hears of others, the router's ICMP among it, is not concerned. And before
+            // a name server's answer there is nothing of a connection but the two addresses.
+            (Some(Act::VanishHost | Act::WithholdAnswer), _) => Scope::Pair,
             (_, Some(own)) => own,
             _ => fields.text("scope").and_then(Scope::named).unwrap_or(Scope::Flow),
         },
@@ -121,7 +121,7 @@ fn check_phase(fields: &Fields, fault: &Fault, findings: &mut Findings) {
     }
     let written = fields.text("scope");
     let misplaced = match fault.act {
-        Some(Act::VanishHost) if written.is_some_and(|scope| scope != "host") => {
+        Some(Act::VanishHost) if written.is_some_and(|scope| scope == "flow") => {
             Some("takes its address with it: reconnects are cut too")
         }
         Some(Act::SwallowProxy | Act::WithholdReply) if written.is_some_and(|scope| scope != "flow") => {
@@ -266,7 +266,7 @@ pub(super) fn deliveries(faults: &[Fields], arms: &[(&Fields, &Arm)], load: Opti
     let Some(why) = idle else { return };
     for fields in faults {
         if let Some(Val::Trigger(trigger)) = fields.get("at").map(|found| &found.val)
-            && *trigger != Trigger::AfterHeartbeat
+            && !matches!(trigger, Trigger::AfterHeartbeat | Trigger::Reconnect)
         {
             let problem = format!("`{}` waits for a delivery, and {why}", trigger.name());
             findings.error(fields.at("at"), fields.name("at"), problem);
