@@ -16,7 +16,7 @@ use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervi
 use crate::host::{clock, journal, signals};
 use crate::lab::docker::DockerSpec;
 use crate::plan::{self, Overrides, Plan};
-use crate::scenario::{self, Arm, BrokerKind, Fault, Scenario, SubjectKind, TaskStoreKind};
+use crate::scenario::{self, Arm, BrokerKind, Fault, ReaperSettings, Scenario, SubjectKind, TaskStoreKind};
 use crate::store::{LOGS, Recorded, RunDir, RunInfo, ScenarioSource};
 use crate::units::{print_duration, utc_date_time};
 use std::collections::BTreeMap;
@@ -188,9 +188,18 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
     });
     let real_only = |fault: &&Fault| fault.act.is_some() || fault.repeat.is_some() || fault.trigger.is_some();
     let fault = scenario.faults.iter().find(real_only).map(|fault| format!("fault `{}`", fault.name()));
-    let liveness = scenario.reaper.as_ref().is_some_and(|reaper| reaper.liveness.is_some() || reaper.reapers > 1);
-    let reaper = liveness.then(|| "[reaper]: the rule `liveness`, or several reapers,".to_string());
-    match arm.or(fault).or(reaper) {
+    let words = |reaper: &ReaperSettings| match () {
+        () if reaper.liveness.is_some() => Some("the rule `liveness`"),
+        () if reaper.reapers > 1 => Some("`reapers`"),
+        () if reaper.running.is_some() => Some("`task_heartbeat`"),
+        () if reaper.retry.is_some() => Some("`retries`"),
+        () if reaper.brake.is_some() => Some("the brake (`max_fail`, `max_share`)"),
+        () if reaper.runs_in.is_some() => Some("`runs_in`"),
+        () => None,
+    };
+    let reaper = scenario.reaper.as_ref().and_then(words).map(|what| format!("[reaper]: {what}"));
+    let user = scenario.user.map(|_| "[user]".to_string());
+    match arm.or(fault).or(reaper).or(user) {
         Some(what) => {
             let text = format!("{}: {what} runs with --engine kernel in this version", ready.path.display());
             Err(Failure::new(Exit::Cannot, text))

@@ -37,6 +37,8 @@ pub enum Source {
     Producer,
     /// The fallback reaper.
     Reaper,
+    /// Whoever waits for tasks.
+    User,
     /// The model engine, in place of all of the above.
     Model,
 }

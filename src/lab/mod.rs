@@ -32,7 +32,7 @@ pub use broker::{Broker, Patience};
 pub use certificates::{Certificates, MAX_NAMES};
 pub use error::LabError;
 pub use netns::{ADMIN, ArmNet, BoxNet, PRODUCER, RouterNs, STANDBY, TO_SERVERS};
-pub use postgres::Postgres;
+pub use postgres::{POSTGRES_PORT, Postgres};
 pub use running::{Running, Seat, Status};
 
 use crate::host::netns::NetNs;
@@ -80,6 +80,8 @@ pub struct LabSpec<'a> {
     pub databases: u32,
     /// Whether the tasks are in a PostgreSQL.
     pub database: bool,
+    /// How many connections it is reached by over the network; without any it listens on none.
+    pub database_clients: usize,
     /// The addresses at which clients find a broker whose listener has a certificate; empty: no broker has such a listener.
     pub tls: Vec<Ipv4Addr>,
 }
@@ -154,7 +156,7 @@ impl Lab {
         let (mut brokers, mut standby_brokers) = (Vec::new(), Vec::new());
         let mut database = None;
         std::thread::scope(|scope| {
-            let starting = spec.database.then(|| scope.spawn(|| Postgres::start(spec, patience)));
+            let starting = spec.database.then(|| scope.spawn(|| Postgres::start(spec, &network.server, patience)));
             let starts: Vec<_> = sites.iter().map(|site| scope.spawn(move || (site, started(site)))).collect();
             let mut first_error = None;
             for start in starts {

@@ -54,13 +54,15 @@ pub enum AnomalyKind {
     OutOfOrder,
     /// Reapers failed it more than once.
     ReapedTwice,
+    /// Its user asked for it once more while it was well, and both were done.
+    SecondTask,
     /// The record contradicts itself.
     Contradiction,
 }
 
 impl AnomalyKind {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Lost,
         Self::DuplicatedDelivery,
         Self::DuplicatedEffect,
@@ -68,6 +70,7 @@ impl AnomalyKind {
         Self::Zombie,
         Self::OutOfOrder,
         Self::ReapedTwice,
+        Self::SecondTask,
         Self::Contradiction,
     ];
 
@@ -82,6 +85,7 @@ impl AnomalyKind {
             Self::Zombie => "zombie",
             Self::OutOfOrder => "out_of_order",
             Self::ReapedTwice => "reaped_twice",
+            Self::SecondTask => "second_task",
             Self::Contradiction => "contradiction",
         }
     }

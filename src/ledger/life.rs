@@ -57,8 +57,12 @@ pub struct Life {
     pub acked: Vec<Step>,
     /// A reaper failed it, by which rule.
     pub reaped: Vec<(Offset, String)>,
+    /// Those of these times after which its own retries were to take over.
+    pub retried: Vec<Offset>,
     /// A reaper had it handed to the broker again.
     pub requeued: Vec<Offset>,
+    /// The messages that were published because a user had asked for its work once more.
+    pub reissues: Vec<u64>,
 }
 
 impl Life {
@@ -66,6 +70,12 @@ impl Life {
     #[must_use]
     pub fn handed_over(&self) -> Option<Offset> {
         self.published.iter().chain(&self.requeued).max().copied()
+    }
+
+    /// The first time that a reaper failed it for good.
+    #[must_use]
+    pub fn failed(&self) -> Option<&(Offset, String)> {
+        self.reaped.iter().find(|(at, _)| !self.retried.contains(at))
     }
 
     fn tidy(&mut self) {
@@ -81,7 +91,9 @@ impl Life {
         sort(&mut self.recorded);
         sort(&mut self.acked);
         sort(&mut self.reaped);
+        sort(&mut self.retried);
         sort(&mut self.requeued);
+        sort(&mut self.reissues);
     }
 }
 
@@ -138,7 +150,12 @@ impl Record {
             Kind::Effect { message } => self.of(*message).effects.push(at),
             Kind::Finished { attempt, message } => self.of(*message).recorded.push(Step { at, attempt: *attempt }),
             Kind::Acked { attempt, message } => self.of(*message).acked.push(Step { at, attempt: *attempt }),
-            Kind::Reaped { message, rule } => self.of(*message).reaped.push((at, rule.clone())),
+            Kind::Reaped { message, rule, retried } => {
+                let life = self.of(*message);
+                life.reaped.push((at, rule.clone()));
+                life.retried.extend(retried.then_some(at));
+            }
+            Kind::Reissued { message, of } => self.of(*of).reissues.push(*message),
             Kind::Requeued { message } => self.of(*message).requeued.push(at),
             Kind::SubjectExited { .. } => self.exited = Some(self.exited.map_or(at, |known| known.min(at))),
             _ => {}

@@ -1,10 +1,12 @@
 //! The loop of a reaper that knows which workers live.
 
 use super::own::{Address, alive};
-use super::rule::liveness::{Limits, Stage, Worker, judge};
-use super::{Place, Status, Swept, Task, TaskStore, TaskStoreError};
+use super::rule::guard::guard;
+use super::rule::liveness::{Limits, Stage, Why, Worker, judge};
+use super::sweep::brake;
+use super::{Beat, Place, Status, Task, TaskStore, TaskStoreError, Told, Workers};
 use crate::host::clock::Clock;
-use crate::scenario::{LivenessRule, LivenessStore, ReaperSettings};
+use crate::scenario::{LivenessRule, LivenessStore, ReaperSettings, TableClock};
 use crate::units::Offset;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -17,10 +19,11 @@ pub struct Watch {
     settings: ReaperSettings,
     rule: LivenessRule,
     redis: Option<Address>,
+    workers: Workers,
 }
 
 impl Watch {
-    /// A reaper of the store at this place. `redis` is the address of the keys, as a URL.
+    /// A reaper of the store at this place.
     ///
     /// # Errors
     /// When the store can't be opened.
@@ -29,13 +32,14 @@ impl Watch {
         clock: Clock,
         settings: ReaperSettings,
         rule: LivenessRule,
-        redis: Option<String>,
+        workers: Workers,
     ) -> Result<Self, TaskStoreError> {
-        Ok(Self { store: TaskStore::open(place)?, clock, settings, rule, redis: redis.map(Address::Plain) })
+        let redis = workers.redis.clone().map(Address::Plain);
+        Ok(Self { store: TaskStore::open(place)?, clock, settings, rule, redis, workers })
     }
 
     /// Sweeps at `first` and at every interval after it, as a clock strikes: a long sweep does not shift the next. Ends when the
-    /// other end of `until` is dropped. `doubt` hears what could not be known.
+    /// other end of `until` is dropped.
     ///
     /// # Errors
     /// The store's.
@@ -43,8 +47,7 @@ impl Watch {
         mut self,
         first: Offset,
         until: &Receiver<()>,
-        mut tell: impl FnMut(Offset, Swept),
-        mut doubt: impl FnMut(String),
+        mut tell: impl FnMut(Offset, Told),
     ) -> Result<(), TaskStoreError> {
         let mut next = first;
         loop {
@@ -55,64 +58,93 @@ impl Watch {
             if self.clock.now() < next {
                 continue;
             }
-            self.sweep(&mut tell, &mut doubt)?;
+            self.sweep(&mut tell)?;
             while next <= self.clock.now() {
                 next = next + self.settings.interval;
             }
         }
     }
 
-    fn sweep(
-        &mut self,
-        tell: &mut impl FnMut(Offset, Swept),
-        doubt: &mut impl FnMut(String),
-    ) -> Result<(), TaskStoreError> {
+    /// One sweep.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn sweep(&mut self, tell: &mut impl FnMut(Offset, Told)) -> Result<(), TaskStoreError> {
         let rows = self.store.active()?;
-        let workers = self.workers(&rows, doubt)?;
+        let workers = self.workers(&rows, tell)?;
         // After the look at the workers, which takes time: an age is never older than what is known of its worker.
         let now = self.clock.now();
         let limits = Limits { pending: self.settings.timeout, processing: self.rule.processing };
-        for row in &rows {
+        let judged = |row: &Task| {
             let stage = if row.status == Status::Pending { Stage::Pending } else { Stage::Processing };
             let worker = match &row.worker_id {
                 None => Worker::Unnamed,
                 Some(name) => workers.get(name).copied().unwrap_or(Worker::Unknown),
             };
-            let Some(why) = judge(stage, worker, now.since(row.updated_at), &limits) else { continue };
-            if self.store.fail(row, self.clock.now())? {
-                tell(self.clock.now(), Swept::Failed { id: row.id, rule: why.name() });
+            judge(stage, worker, now.since(row.updated_at), &limits)
+        };
+        let doomed: Vec<(&Task, Why)> = rows.iter().filter_map(|row| Some((row, judged(row)?))).collect();
+        if let Some(settings) = &self.settings.brake {
+            let known: BTreeMap<&str, Worker> = workers.iter().map(|(name, worker)| (name.as_str(), *worker)).collect();
+            if let Some(stop) = guard(doomed.len(), rows.len(), &known, &brake(settings)) {
+                tell(now, Told::Looked { rows: rows.len(), failed: 0, held: Some(stop.to_string()) });
+                return Ok(());
             }
         }
+        let mut failed = 0;
+        for (row, why) in doomed {
+            if self.store.fail(row, self.clock.now(), None)? {
+                failed += 1;
+                tell(self.clock.now(), Told::Failed { id: row.id, rule: why.name(), retried: false });
+            }
+        }
+        tell(self.clock.now(), Told::Looked { rows: rows.len(), failed, held: None });
         Ok(())
+    }
+
+    /// Where the worker of a row gives its signs of life.
+    fn store_of(&self, row: &Task) -> LivenessStore {
+        self.workers.elsewhere.get(&row.id.trial).copied().unwrap_or(self.rule.store)
     }
 
     fn workers(
         &self,
         rows: &[Task],
-        doubt: &mut impl FnMut(String),
+        tell: &mut impl FnMut(Offset, Told),
     ) -> Result<BTreeMap<String, Worker>, TaskStoreError> {
-        let mut names: Vec<String> = rows.iter().filter_map(|row| row.worker_id.clone()).collect();
-        names.sort();
-        names.dedup();
-        let known = match (&self.rule.store, &self.redis) {
-            _ if names.is_empty() => BTreeMap::new(),
-            (LivenessStore::None, _) | (LivenessStore::Redis, None) => return Ok(BTreeMap::new()),
-            (LivenessStore::Table, _) => {
-                let beats = self.store.beats()?;
-                let now = self.clock.now();
-                let lives = |name: &String| beats.get(name).is_some_and(|at| now.since(*at) <= self.rule.ttl);
-                names.iter().map(|name| (name.clone(), lives(name))).collect()
+        let mut names: BTreeMap<String, LivenessStore> = BTreeMap::new();
+        for row in rows {
+            if let Some(name) = &row.worker_id {
+                names.insert(name.clone(), self.store_of(row));
             }
-            (LivenessStore::Redis, Some(address)) => match alive(address, "worker:{id}", &names) {
-                Ok(known) => known,
-                Err(error) => {
-                    doubt(format!("liveness is not known, age alone decides: {error}"));
-                    BTreeMap::new()
-                }
-            },
+        }
+        let of = |store: LivenessStore| -> Vec<String> {
+            names.iter().filter(|(_, own)| **own == store).map(|(name, _)| name.clone()).collect()
         };
+        let mut known = BTreeMap::new();
         let worker = |alive: bool| if alive { Worker::Alive } else { Worker::Gone };
-        Ok(known.into_iter().map(|(name, alive)| (name, worker(alive))).collect())
+        let in_table = of(LivenessStore::Table);
+        if !in_table.is_empty() {
+            let now = self.clock.now();
+            let beats = self.store.beats(now)?;
+            let age = |beat: &Beat| match self.rule.clock {
+                TableClock::Store => beat.age,
+                TableClock::Worker => now.since(beat.said),
+            };
+            let lives = |name: &String| beats.get(name).is_some_and(|beat| age(beat) <= self.rule.ttl);
+            known.extend(in_table.iter().map(|name| (name.clone(), worker(lives(name)))));
+        }
+        let in_redis = of(LivenessStore::Redis);
+        if let Some(address) = self.redis.as_ref().filter(|_| !in_redis.is_empty()) {
+            match alive(address, "worker:{id}", &in_redis) {
+                Ok(found) => known.extend(found.into_iter().map(|(name, alive)| (name, worker(alive)))),
+                Err(error) => {
+                    let doubt = format!("liveness is not known, age alone decides: {error}");
+                    tell(self.clock.now(), Told::Doubt(doubt));
+                }
+            }
+        }
+        Ok(known)
     }
 }
 
@@ -120,7 +152,6 @@ impl Watch {
 mod tests {
     use super::super::TaskId;
     use super::*;
-    use crate::scenario::{ReaperGeneration, TaskStoreKind};
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
@@ -138,29 +169,31 @@ mod tests {
             }
         }
         // Its heart beats on in the test's future: it is alive whatever the machine does meanwhile.
-        store.beat("well", None, clock.now() + Duration::from_secs(3600)).unwrap();
-        let rule = LivenessRule { store: LivenessStore::Table, period: ms(10), ttl: ms(30), processing: ms(400) };
-        let settings = ReaperSettings {
-            timeout: ms(200),
-            interval: ms(20),
-            generation: ReaperGeneration::FailsAtOnce,
-            store: TaskStoreKind::Sqlite,
-            liveness: Some(rule.clone()),
-            reapers: 1,
+        let future = clock.now() + Duration::from_secs(3600);
+        store.beat("well", None, future, future).unwrap();
+        let rule = LivenessRule {
+            store: LivenessStore::Table,
+            period: ms(10),
+            ttl: ms(30),
+            processing: ms(400),
+            clock: TableClock::Store,
         };
+        let settings = ReaperSettings { liveness: Some(rule.clone()), ..ReaperSettings::queued(ms(200), ms(20)) };
         let (end, until) = channel();
         let mut end = Some(end);
         let mut told = Vec::new();
-        let watch = Watch::open(&place, clock, settings, rule, None).unwrap();
-        let heard = |at: Offset, swept: Swept| {
-            told.push((at, swept));
+        let watch = Watch::open(&place, clock, settings, rule, Workers::default()).unwrap();
+        let heard = |at: Offset, swept: Told| {
+            if !matches!(swept, Told::Looked { .. }) {
+                told.push((at, swept));
+            }
             if told.len() == 3 {
                 end = None;
             }
         };
-        watch.run(clock.now(), &until, heard, |doubt| panic!("{doubt}")).unwrap();
-        let of = |message, rule| Swept::Failed { id: id(message), rule };
-        let swept: Vec<Swept> = told.iter().map(|(_, swept)| swept.clone()).collect();
+        watch.run(clock.now(), &until, heard).unwrap();
+        let of = |message, rule| Told::Failed { id: id(message), rule, retried: false };
+        let swept: Vec<Told> = told.iter().map(|(_, swept)| swept.clone()).collect();
         assert_eq!(swept, [of(0, "liveness_ttl"), of(2, "pending_timeout"), of(1, "processing_timeout")]);
         assert!(told[1].0 >= Offset::ZERO + ms(200) && told[2].0 >= Offset::ZERO + ms(400), "{told:?}");
     }

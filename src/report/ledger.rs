@@ -69,6 +69,7 @@ fn words(kind: &str) -> &'static str {
         "zombie" => "done and not everybody told",
         "out_of_order" => "out of order",
         "reaped_twice" => "reaped twice",
+        "second_task" => "done beside a second one that its user had asked for",
         _ => "with a record that contradicts itself",
     }
 }

@@ -107,6 +107,14 @@ pub(super) const COLUMNS: &[(&str, Column)] = &[
     ("out_of_order_n", Column::Number),
     ("reaped_twice_n", Column::Number),
     ("contradictions_n", Column::Number),
+    ("user_stuck_s", Column::Seconds),
+    ("reissued_n", Column::Number),
+    ("second_tasks_n", Column::Number),
+    ("beats_per_s", Column::Number),
+    ("beats_failed_n", Column::Number),
+    ("beats_slowest_s", Column::Seconds),
+    ("sweeps_n", Column::Number),
+    ("sweeps_gap_s", Column::Seconds),
 ];
 
 /// The metric that is no column of its own: the share of `true` in the column `agrees`, which takes no measure.

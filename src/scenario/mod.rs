@@ -3,6 +3,7 @@
 //! Pure: text in, [`Scenario`] or a list of errors out. One table of keys (`table`) drives reading, errors, the JSON
 //! schema and the documentation. What is left out: anything drawn or predicted, which is the plan's.
 
+mod aftermath;
 mod checks;
 mod columns;
 mod command;
@@ -24,11 +25,16 @@ mod schema;
 mod settings;
 mod sysctl;
 mod table;
+mod table_reaper;
 mod timing;
 mod tree;
 mod value;
 mod walk;
 
+pub use aftermath::{
+    BrakeSettings, LivenessRule, LivenessStore, PatienceFrom, ReaperGeneration, ReaperSettings, Retry, StorePath,
+    TableClock, TaskHeartbeat, TaskStoreKind, User,
+};
 pub use command::{CommandLine, ReadyWhen};
 pub use docs::reference;
 pub use error::{Place, ScenarioError, ScenarioErrors};
@@ -36,9 +42,8 @@ pub use fault::{Act, Directions, Fault, Repeat, Scope, Trigger};
 pub use link::Link;
 pub use middlebox::Middlebox;
 pub use model::{
-    Ack, Arm, BrokerKind, BrokerSettings, Gate, HeartbeatThread, Keepalive, LivenessRule, LivenessStore, Measure,
-    NoWorse, Published, ReaperGeneration, ReaperSettings, Reference, Scenario, Settings, SubjectKind, SyncCall,
-    TaskStoreKind, Tasks,
+    Ack, Arm, BrokerKind, BrokerSettings, Gate, HeartbeatThread, Keepalive, Measure, NoWorse, Published, Reference,
+    Scenario, Settings, SubjectKind, SyncCall, Tasks,
 };
 pub use read::{ListEntry, from_sets, list_entry, read, read_bytes};
 pub use schema::schema;

@@ -3,6 +3,7 @@
 use super::protocol::Target;
 use super::report::Reporter;
 use super::stop::{Gate, Place, Stop};
+use super::sweeps::SweepWorker;
 use super::tasks::TaskLog;
 use crate::events::{Cause, Kind, Tuple};
 use crate::scenario::Settings;
@@ -26,6 +27,8 @@ pub(super) struct Trial {
     pub reporter: Reporter,
     /// Where the state of each message's task is written down, where there is a reaper.
     pub tasks: Option<TaskLog>,
+    /// What each message has it do, where its messages are sweeps.
+    pub sweeps: Option<SweepWorker>,
     /// What is being worked on.
     pub current: Current,
     pub stop: Arc<Stop>,
@@ -44,6 +47,11 @@ impl Current {
     pub fn task(&self) -> Option<u64> {
         self.set().first().copied()
     }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<u64> {
+        self.set().iter().copied().collect()
+    }
 }
 
 /// How an attempt ended, and when.
@@ -56,6 +64,11 @@ pub(super) enum End {
 }
 
 impl Trial {
+    /// Whether beginning and finishing a work blocks its thread.
+    pub fn work_blocks(&self) -> bool {
+        self.tasks.is_some() || self.sweeps.is_some()
+    }
+
     /// Reports what happens now.
     pub fn event(&self, kind: Kind) {
         self.event_at(self.reporter.now(), kind);
@@ -82,6 +95,11 @@ impl Trial {
     /// Without a task store there is nothing that could say no.
     pub fn begin_work(&self, attempt: u32, message: u64) -> bool {
         let at = self.reporter.now();
+        if let Some(sweeps) = &self.sweeps {
+            self.event_at(at, Kind::Started { attempt, message });
+            sweeps.sweep(&self.reporter, self.id);
+            return true;
+        }
         let Some(tasks) = &self.tasks else {
             self.event_at(at, Kind::Started { attempt, message });
             self.current.set().insert(message);

@@ -166,7 +166,7 @@ fn handle(trial: &Arc<Trial>, attempt: u32, at: Offset, delivery: Delivery) {
 /// The work, written down in the task store where there is one: then off the runtime's threads, since a store can be
 /// busy.
 async fn work(trial: &Arc<Trial>, attempt: u32, message: u64) {
-    if trial.tasks.is_none() {
+    if !trial.work_blocks() {
         trial.begin_work(attempt, message);
         tokio::time::sleep(trial.settings.work()).await;
         trial.finish_work(attempt, message);

@@ -30,12 +30,12 @@ struct Producer {
 impl Role for Producer {
     fn command(&mut self, command: Command) {
         let result: io::Result<()> = match command {
-            Command::Publish { trial, broker, target, interval, task } => match broker {
+            Command::Publish { trial, broker, target, interval, task, untracked } => match broker {
                 BrokerKind::Rabbitmq => {
-                    self.amqp.publish(trial, target, interval, task);
+                    self.amqp.publish(trial, target, interval, task, !untracked);
                     Ok(())
                 }
-                BrokerKind::Redis => self.redis.publish(trial, target, interval, task),
+                BrokerKind::Redis => self.redis.publish(trial, target, interval, task, !untracked),
                 BrokerKind::None => Err(io::Error::other("bare TCP has no queue to publish to")),
             },
             Command::Close { trial } => {
@@ -46,7 +46,16 @@ impl Role for Producer {
                 self.amqp.republish(trial, message);
                 self.redis.republish(trial, message)
             }
-            Command::Reap { .. } => Err(io::Error::other("a producer does not reap")),
+            Command::Reissue { trial, of } => {
+                self.amqp.reissue(trial, of);
+                self.redis.reissue(trial, of)
+            }
+            Command::Reap { .. } | Command::Attend { .. } => {
+                Err(io::Error::other("a producer neither reaps nor waits"))
+            }
+            Command::Await { trial, .. } => {
+                Err(io::Error::other(format!("a producer waits for no task (trial {trial})")))
+            }
             Command::Open { trial, .. } => Err(io::Error::other(format!("a producer opens no client (trial {trial})"))),
             Command::Inspect { trial, .. } => Err(io::Error::other(format!("a producer is no client (trial {trial})"))),
             Command::Fill { trial } => Err(io::Error::other(format!("a producer fills no window (trial {trial})"))),

@@ -1,12 +1,12 @@
 //! The lines between the engine and the processes that it starts: one JSON document a line, commands in, reports out.
 //!
-//! Four roles share it: the *subject* (consumers under test), the *producer* (numbered messages to the real brokers),
-//! the *peer* (the far end of bare TCP subjects) and the *reaper* (which cleans the task store up). One process hosts one
-//! to thousands of connections.
+//! Five roles share it: the *subject* (consumers under test), the *producer* (numbered messages to the real brokers),
+//! the *peer* (the far end of bare TCP subjects), the *reaper* (which cleans the task store up) and the *user* (who waits for
+//! tasks). One process hosts one to thousands of connections.
 
 use crate::clients::{Message, Program};
 use crate::events::{Event, Tuple};
-use crate::scenario::{BrokerKind, LivenessRule, ReaperSettings, Settings};
+use crate::scenario::{BrokerKind, LivenessRule, LivenessStore, ReaperSettings, Settings, TaskHeartbeat, User};
 use crate::units::{Offset, TrialId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -52,12 +52,32 @@ pub struct Task {
 }
 
 /// How a worker gives signs of life.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Beats {
-    /// How often, for how long, and to whom.
-    pub rule: LivenessRule,
+    /// How often, for how long, and to whom; `None` where the reaper does not go by them.
+    #[serde(default)]
+    pub rule: Option<LivenessRule>,
     /// The Redis, as this client reaches it; unused where the signs are in the task store.
     pub target: Target,
+    /// How far the worker's own clock is ahead, in milliseconds.
+    #[serde(default)]
+    pub ahead_ms: i64,
+    /// The watcher of running rows, whose heartbeats it writes for each of its tasks.
+    #[serde(default)]
+    pub running: Option<TaskHeartbeat>,
+}
+
+/// What a sweep goes by.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sweeps {
+    /// What is too old, and how often to look.
+    pub settings: ReaperSettings,
+    /// Where the workers' keys are, where they are in Redis: a URL with the run's password.
+    #[serde(default)]
+    pub redis: Option<String>,
+    /// The trials whose workers give their signs of life elsewhere than the rule says.
+    #[serde(default)]
+    pub elsewhere: Vec<(TrialId, LivenessStore)>,
 }
 
 /// Engine to child.
@@ -81,6 +101,12 @@ pub enum Command {
         /// How its worker gives signs of life, where a reaper goes by them.
         #[serde(default)]
         beats: Option<Box<Beats>>,
+        /// The task store as this client reaches it, where that is another way than its process's.
+        #[serde(default)]
+        store: Option<String>,
+        /// Its messages are sweeps, each of which it carries out by this.
+        #[serde(default)]
+        sweeps: Option<Box<Sweeps>>,
     },
     /// Subject: say which options the kernel has for a connection of this trial's program.
     Inspect {
@@ -114,6 +140,33 @@ pub enum Command {
         /// What the messages are, where they are more than their numbers.
         #[serde(default)]
         task: Option<Task>,
+        /// Its messages are no tasks: nothing of them is written down.
+        #[serde(default)]
+        untracked: bool,
+    },
+    /// Producer: publish a new message now, because a user asked for the work of this one once more.
+    Reissue {
+        /// The trial.
+        trial: TrialId,
+        /// The predecessor.
+        of: u64,
+    },
+    /// User: wait for tasks from now on.
+    Attend {
+        /// How.
+        user: User,
+    },
+    /// User: wait for this message's task, which was published at `at`.
+    Await {
+        /// The trial.
+        trial: TrialId,
+        /// The message.
+        message: u64,
+        /// When it was published.
+        at: Offset,
+        /// The message whose work it was asked for once more.
+        #[serde(default)]
+        of: Option<u64>,
     },
     /// Producer: publish this message once more, now.
     Republish {
@@ -124,13 +177,11 @@ pub enum Command {
     },
     /// Reaper: sweep the task store from now on.
     Reap {
-        /// What is too old, and how often to look.
-        settings: ReaperSettings,
+        /// By what.
+        #[serde(flatten)]
+        sweeps: Sweeps,
         /// From now to the first sweep.
         first: Duration,
-        /// Where the workers' keys are, where they are in Redis: a URL with the run's password.
-        #[serde(default)]
-        redis: Option<String>,
     },
     /// Any: end this trial's connection without a further report and without reconnecting.
     Close {
@@ -163,7 +214,7 @@ pub enum Report {
 mod tests {
     use super::*;
     use crate::events::{Kind, Source, Tuple};
-    use crate::scenario::{Keepalive, LivenessStore, ReaperGeneration, SubjectKind, TaskStoreKind};
+    use crate::scenario::{Keepalive, PatienceFrom, ReaperGeneration, SubjectKind, TableClock, TaskStoreKind};
     use crate::units::{Offset, Setting};
 
     fn again<T: Serialize + for<'de> Deserialize<'de>>(value: &T) -> T {
@@ -214,13 +265,22 @@ mod tests {
                 load_interval,
                 program: None,
                 beats: Some(Box::new(Beats {
-                    rule: LivenessRule {
+                    rule: Some(LivenessRule {
                         store: LivenessStore::Redis,
                         period: Duration::from_secs(30),
                         ttl: Duration::from_secs(90),
                         processing: Duration::from_secs(1200),
-                    },
+                        clock: TableClock::Worker,
+                    }),
                     target: target.clone(),
+                    ahead_ms: -300_000,
+                    running: Some(TaskHeartbeat::default()),
+                })),
+                store: Some("postgres:/x".to_string()),
+                sweeps: Some(Box::new(Sweeps {
+                    settings: ReaperSettings::queued(Duration::from_secs(5), Duration::from_secs(1)),
+                    redis: Some("redis://u:p@h".to_string()),
+                    elsewhere: vec![(7, LivenessStore::Table)],
                 })),
             },
             Command::Publish {
@@ -229,21 +289,34 @@ mod tests {
                 target,
                 interval: Duration::from_secs(1),
                 task: Some(Task { message: Message::Celery("t".into()), declare: true, first_due: Some(Offset(7)) }),
+                untracked: true,
             },
             Command::Inspect { trial: 5, attempt: 2, tuple: Tuple { local: server, peer: server } },
             Command::Fill { trial: 4 },
             Command::Republish { trial: 5, message: 6 },
+            Command::Reissue { trial: 5, of: 6 },
+            Command::Attend {
+                user: User {
+                    poll: Duration::from_secs(5),
+                    reissue_after: None,
+                    from: PatienceFrom::PendingSince,
+                    reopens: Some(Duration::from_secs(60)),
+                    reissues: 1,
+                },
+            },
+            Command::Await { trial: 5, message: 6, at: Offset(7), of: Some(3) },
             Command::Reap {
-                settings: ReaperSettings {
-                    timeout: Duration::from_secs(1200),
-                    interval: Duration::from_millis(1500),
-                    generation: ReaperGeneration::RequeuesTwice,
-                    store: TaskStoreKind::Postgres,
-                    liveness: None,
-                    reapers: 2,
+                sweeps: Sweeps {
+                    settings: ReaperSettings {
+                        generation: ReaperGeneration::RequeuesTwice,
+                        store: TaskStoreKind::Postgres,
+                        reapers: 2,
+                        ..ReaperSettings::queued(Duration::from_secs(1200), Duration::from_millis(1500))
+                    },
+                    redis: None,
+                    elsewhere: vec![(1, LivenessStore::None)],
                 },
                 first: Duration::from_micros(1),
-                redis: None,
             },
             Command::Call { trial: 5 },
             Command::Close { trial: 3 },

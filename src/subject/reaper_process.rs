@@ -1,15 +1,15 @@
 //! The reaper process: sweeps the task store once it is told to.
 
 use super::child::{self, Role, flag};
-use super::protocol::Command;
+use super::protocol::{Command, Sweeps};
 use super::report::Reporter;
+use super::sweeps::{open, report};
 use super::tasks::STORE;
-use crate::events::{Kind, Source};
-use crate::reaper::{Place, Sweeper, Swept, TaskStore, TaskStoreError, Watch};
-use crate::scenario::ReaperSettings;
+use crate::events::Source;
+use crate::reaper::{Place, Told};
 use crate::units::Offset;
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -21,9 +21,6 @@ pub(super) fn main(args: &[String]) -> i32 {
     })
 }
 
-/// Sweeps until it is told to end.
-type Sweeps = Box<dyn FnOnce(&Receiver<()>) -> Result<(), TaskStoreError> + Send>;
-
 struct Reaper {
     reporter: Reporter,
     place: Place,
@@ -34,16 +31,19 @@ struct Reaper {
 impl Role for Reaper {
     fn command(&mut self, command: Command) {
         match command {
-            Command::Reap { settings, first, redis } => {
-                if let Err(error) = self.reap(settings, first, redis) {
+            Command::Reap { sweeps, first } => {
+                if let Err(error) = self.reap(sweeps, first) {
                     self.reporter.note(format!("reaper: {error}"));
                 }
             }
             // What is left in the store of a trial that is over is reaped like anything else.
             Command::Close { .. } | Command::Quit => {}
+            Command::Attend { .. } => self.reporter.note("the reaper waits for no task".to_string()),
             Command::Open { trial, .. }
             | Command::Publish { trial, .. }
             | Command::Republish { trial, .. }
+            | Command::Reissue { trial, .. }
+            | Command::Await { trial, .. }
             | Command::Fill { trial }
             | Command::Call { trial }
             | Command::Inspect { trial, .. } => {
@@ -54,36 +54,18 @@ impl Role for Reaper {
 }
 
 impl Reaper {
-    fn reap(&mut self, settings: ReaperSettings, first: Duration, redis: Option<String>) -> io::Result<()> {
+    fn reap(&mut self, sweeps: Sweeps, first: Duration) -> io::Result<()> {
         if self.running.is_some() {
             return Err(io::Error::other("it reaps already"));
         }
         let (end, until) = channel();
         let reporter = self.reporter.clone();
         let first = reporter.now() + first;
-        let (tell, note) = (reporter.clone(), reporter.clone());
-        let (place, clock) = (&self.place, reporter.clock());
-        let told = move |at: Offset, swept: Swept| match swept {
-            Swept::Failed { id, rule } => {
-                tell.event(at, id.trial, Kind::Reaped { message: id.message, rule: rule.to_string() });
-            }
-            Swept::Requeued { id } => tell.event(at, id.trial, Kind::Requeued { message: id.message }),
-        };
-        let sweep: Sweeps = match settings.liveness.clone() {
-            Some(rule) => {
-                let watch = Watch::open(place, clock, settings, rule, redis).map_err(io::Error::other)?;
-                Box::new(move |until: &Receiver<()>| {
-                    watch.run(first, until, told, |doubt| note.note(format!("reaper: {doubt}")))
-                })
-            }
-            None => {
-                let store = TaskStore::open(place).map_err(io::Error::other)?;
-                let sweeper = Sweeper::new(store, clock, settings);
-                Box::new(move |until: &Receiver<()>| sweeper.run(first, until, told))
-            }
-        };
+        let reaper = open(&self.place, reporter.clock(), sweeps)?;
+        let tell = reporter.clone();
+        let told = move |at: Offset, told: Told| report(&tell, None, at, told);
         let sweeps = thread::Builder::new().name("sweeps".into()).spawn(move || {
-            if let Err(error) = sweep(&until) {
+            if let Err(error) = reaper.run(first, &until, told) {
                 reporter.note(format!("the reaper stopped: {error}"));
             }
         })?;

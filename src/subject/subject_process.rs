@@ -3,9 +3,10 @@
 use super::attempts::{Current, Trial};
 use super::child::{self, Role};
 use super::command::Running;
-use super::protocol::Command;
+use super::protocol::{Command, Sweeps};
 use super::report::Reporter;
 use super::stop::{Gate, Stop};
+use super::sweeps::SweepWorker;
 use super::tasks::TaskLog;
 use super::{amqp_blocking, lapin_client, liveness, redis_client, tcp_reader, tcp_writer};
 use crate::clients::Program;
@@ -59,19 +60,32 @@ struct Subjects {
 impl Role for Subjects {
     fn command(&mut self, command: Command) {
         match command {
-            Command::Open { trial, target, settings, load_interval, program, beats } => {
+            Command::Open { trial, target, settings, load_interval, program, beats, store, sweeps } => {
                 let stop = Arc::new(Stop::default());
                 let old = self.open.insert(trial, stop.clone());
                 if let Some(old) = old {
                     self.reporter.note(format!("trial {trial} was open already; its first client was ended"));
                     old.stop();
                 }
-                let (reporter, tasks) = (self.reporter.clone(), self.tasks.clone());
-                let settings = *settings;
-                let current = Current::default();
-                let trial = Trial { id: trial, target, settings, load_interval, reporter, tasks, current, stop };
-                let alive = beats.map_or(Ok(()), |beats| liveness::start(Arc::new(trial.clone()), *beats));
-                if let Err(error) = alive.and_then(|()| self.start(trial.clone(), program)) {
+                let reporter = self.reporter.clone();
+                let (settings, current) = (*settings, Current::default());
+                let trial = Trial {
+                    id: trial,
+                    target,
+                    settings,
+                    load_interval,
+                    reporter,
+                    tasks: None,
+                    sweeps: None,
+                    current,
+                    stop,
+                };
+                let opened = self.stores(&trial, store.as_deref(), sweeps.map(|sweeps| *sweeps));
+                let started = opened.and_then(|trial| {
+                    beats.map_or(Ok(()), |beats| liveness::start(&trial, &beats))?;
+                    self.start(trial, program)
+                });
+                if let Err(error) = started {
                     self.reporter.note(format!("cannot start the client of trial {}: {error}", trial.id));
                     trial.event(Kind::SubjectExited { status: error.to_string() });
                 }
@@ -99,16 +113,33 @@ impl Role for Subjects {
                     self.reporter.event(self.reporter.now(), trial, Kind::Options { attempt, effective });
                 }
             }
-            Command::Publish { trial, .. } | Command::Republish { trial, .. } => {
+            Command::Publish { trial, .. }
+            | Command::Republish { trial, .. }
+            | Command::Reissue { trial, .. }
+            | Command::Await { trial, .. } => {
                 self.reporter.note(format!("a subject does not publish; trial {trial} ignored"));
             }
-            Command::Reap { .. } => self.reporter.note("a subject does not reap".to_string()),
+            Command::Reap { .. } | Command::Attend { .. } => {
+                self.reporter.note("a subject neither reaps nor waits".to_string());
+            }
             Command::Quit => {}
         }
     }
 }
 
 impl Subjects {
+    /// The trial with its way to the task store, or with what it sweeps.
+    fn stores(&self, trial: &Trial, store: Option<&str>, sweeps: Option<Sweeps>) -> io::Result<Trial> {
+        let tasks = match store {
+            Some(place) => Some(TaskLog::at(place)?),
+            None => self.tasks.clone(),
+        };
+        let Some(sweeps) = sweeps else { return Ok(Trial { tasks, ..trial.clone() }) };
+        let tasks = self.tasks.as_ref().ok_or_else(|| io::Error::other("there is no task store to sweep"))?;
+        let sweeps = SweepWorker::open(tasks.place(), trial.reporter.clock(), sweeps)?;
+        Ok(Trial { sweeps: Some(sweeps), ..trial.clone() })
+    }
+
     fn start(&mut self, trial: Trial, program: Option<Box<Program>>) -> io::Result<()> {
         let run = match trial.settings.subject {
             SubjectKind::TcpReader => tcp_reader::run,

@@ -15,6 +15,7 @@ mod messages;
 pub mod metric;
 mod middlebox;
 mod outcome;
+mod pulse;
 mod rows;
 pub mod sample;
 mod terms;
@@ -71,6 +72,7 @@ pub fn judge(plan: &Plan, events: &[Event]) -> Judged {
         let record = ledger::Record::new(own.iter().copied());
         let account = ledger::check(trial.id, &record, &terms::terms(&case));
         messages::enter(&account, &mut messages);
+        pulse::enter(&mut row, &own, &timeline);
         if !messages.is_empty() || plan.scenario.load_of(arm).is_some() {
             messages::tally(&account, &mut row);
         }

@@ -15,7 +15,8 @@ pub(super) fn terms(case: &Case<'_>) -> Terms {
         kept: broker == BrokerKind::Rabbitmq || outside,
         confirmed: broker != BrokerKind::None,
         acknowledged: amqp && settings.ack.is_some(),
-        recorded: case.scenario.reaper.is_some() && !outside,
+        // A sweep is no task.
+        recorded: case.scenario.reaper.is_some() && !outside && case.scenario.sweeps_of(case.arm).is_none(),
         // A program works on several at a time, and its effects are all that is seen.
         ordered: !outside,
         inside: !outside,

@@ -80,7 +80,7 @@ impl Setup {
             client: serde_json::Map::new(),
             command: None,
         };
-        Arm { name: name.into(), settings, trials, load: true }
+        Arm { name: name.into(), settings, trials, load: true, liveness: None, clock_ahead_ms: 0 }
     }
 
     pub fn fault(&self) -> Fault {
@@ -140,6 +140,7 @@ pub fn plan(arms: Vec<Arm>, faults: Vec<Fault>, horizon_s: f64, gates: Vec<Gate>
         eta: None,
         gates,
         reaper: None,
+        user: None,
         tasks: None,
         published: None,
         warnings: Vec::new(),

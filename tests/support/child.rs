@@ -191,5 +191,7 @@ pub fn open(server: SocketAddrV4, trial: TrialId, settings: Settings, load_inter
         load_interval,
         program: None,
         beats: None,
+        store: None,
+        sweeps: None,
     }
 }

@@ -2,7 +2,8 @@
 
 use super::super::heard::{Heard, Pairs};
 use super::*;
-use crate::scenario::{LivenessStore, ReaperSettings};
+use crate::lab::POSTGRES_PORT;
+use crate::scenario::{Arm, LivenessRule, LivenessStore, ReaperSettings, Scenario, StorePath};
 use crate::subject::protocol::Beats;
 
 /// The run's task store, with no task in it; its place.
@@ -15,9 +16,11 @@ fn make_store(run_id: &str, lab: &Lab) -> Result<String, EngineError> {
     Ok(place.to_string())
 }
 
-/// Whether the workers' signs of life are keys in Redis.
-fn keys(reaper: &ReaperSettings) -> bool {
-    reaper.liveness.as_ref().is_some_and(|rule| rule.store == LivenessStore::Redis)
+/// Whether any workers' signs of life are keys in Redis.
+fn keys(scenario: &Scenario) -> bool {
+    let rule = scenario.reaper.as_ref().and_then(|reaper| reaper.liveness.as_ref());
+    let of = |arm: &Arm| rule.map(|rule| arm.liveness.unwrap_or(rule.store));
+    scenario.arms.iter().any(|arm| of(arm) == Some(LivenessStore::Redis))
 }
 
 /// Whether the subjects of an arm are programs of somebody else's.
@@ -85,10 +88,14 @@ impl Run<'_> {
         if let Some(reaper) = &scenario.reaper {
             // It needs no network at all, and so there is none that could be cut; but for the workers' keys it reaches Redis
             // from where nothing is ever cut.
-            let seat = if keys(reaper) { Seat::Producer } else { Seat::Nowhere };
-            for _ in 0..reaper.reapers {
+            let seat = if keys(scenario) { Seat::Producer } else { Seat::Nowhere };
+            let own = if reaper.runs_in.is_some() { 0 } else { reaper.reapers };
+            for _ in 0..own {
                 self.reapers.push(add(&[&["__reaper"], store.as_slice()].concat(), "reaper", seat)?);
             }
+        }
+        if scenario.user.is_some() {
+            self.user = Some(add(&[&["__user"], store.as_slice()].concat(), "user", Seat::Nowhere)?);
         }
         if lab.proxy.is_some() {
             for trial in &self.plan.trials {
@@ -139,8 +146,26 @@ impl Run<'_> {
 
     /// How the worker of a trial gives signs of life.
     fn beats(&self, trial: TrialId, server: std::net::Ipv4Addr) -> Option<Box<Beats>> {
-        let rule = self.plan.scenario.reaper.as_ref()?.liveness.clone()?;
-        Some(Box::new(Beats { rule, target: self.target(trial, server, BrokerKind::Redis) }))
+        let arm = &self.plan.scenario.arms[self.arm_of(trial)];
+        if arm.settings.subject.is_command() || self.plan.scenario.sweeps_of(arm).is_some() {
+            return None;
+        }
+        let reaper = self.plan.scenario.reaper.as_ref()?;
+        let own = |rule: &LivenessRule| LivenessRule { store: arm.liveness.unwrap_or(rule.store), ..rule.clone() };
+        let (rule, running) = (reaper.liveness.as_ref().map(own), reaper.running);
+        if rule.is_none() && running.is_none() {
+            return None;
+        }
+        let target = self.target(trial, server, BrokerKind::Redis);
+        Some(Box::new(Beats { rule, target, ahead_ms: arm.clock_ahead_ms, running }))
+    }
+
+    /// What a sweep goes by.
+    fn sweeps(&self, settings: &ReaperSettings) -> Sweeps {
+        let url = |b: &Broker| format!("redis://{}:{}@{}", b.user, b.password, b.admin());
+        let redis = self.lab.broker(BrokerKind::Redis).filter(|_| keys(&self.plan.scenario)).map(url);
+        let own = |trial: &plan::Trial| Some((trial.id, self.plan.scenario.arms[trial.arm].liveness?));
+        Sweeps { settings: settings.clone(), redis, elsewhere: self.plan.trials.iter().filter_map(own).collect() }
     }
 
     /// The program of a trial whose subject is one of somebody else's.
@@ -169,12 +194,13 @@ impl Run<'_> {
         let plan = self.plan;
         if let Some(settings) = &plan.scenario.reaper {
             let first = plan::first_sweep(plan.scenario.seed, settings.interval);
-            let url = |b: &Broker| format!("redis://{}:{}@{}", b.user, b.password, b.admin());
-            let redis = self.lab.broker(BrokerKind::Redis).filter(|_| keys(settings)).map(url);
+            let sweeps = self.sweeps(settings);
             for reaper in &self.reapers {
-                let reap = Command::Reap { settings: settings.clone(), first, redis: redis.clone() };
-                self.children[*reaper].send(&reap);
+                self.children[*reaper].send(&Command::Reap { sweeps: sweeps.clone(), first });
             }
+        }
+        if let (Some(index), Some(user)) = (self.user, plan.scenario.user) {
+            self.children[index].send(&Command::Attend { user });
         }
         for trial in &plan.trials {
             let settings = Box::new(plan.scenario.arms[trial.arm].settings.clone());
@@ -186,7 +212,13 @@ impl Run<'_> {
             }
             let program = program.map(Box::new);
             let beats = self.beats(trial.id, trial.server);
-            let open = Command::Open { trial: trial.id, target, settings, load_interval, program, beats };
+            let arm = &plan.scenario.arms[trial.arm];
+            let sweeps = plan.scenario.sweeps_of(arm).map(|reaper| Box::new(self.sweeps(reaper)));
+            let over_network = plan.scenario.reaper.as_ref().is_some_and(|r| r.store_path == StorePath::Network);
+            let address = SocketAddrV4::new(trial.server, POSTGRES_PORT);
+            let store = over_network.then(|| Place::Remote(address).to_string());
+            let open =
+                Command::Open { trial: trial.id, target, settings, load_interval, program, beats, store, sweeps };
             self.children[trial.arm].send(&open);
             if plan.scenario.load_of(&plan.scenario.arms[trial.arm]).is_some()
                 && plan.scenario.arms[trial.arm].settings.is_ready_by_message()

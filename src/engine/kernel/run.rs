@@ -29,7 +29,7 @@ use crate::plan::{self, Plan};
 use crate::reaper::{Place, TaskStore};
 use crate::scenario::{Act, BrokerKind, Settings};
 use crate::store::{EventLog, LOGS, MemoryUse, RunDir, StoreError};
-use crate::subject::protocol::{Command, Target, Task};
+use crate::subject::protocol::{Command, Sweeps, Target, Task};
 use crate::units::{Offset, Pace, TrialId, seconds};
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
@@ -90,6 +90,8 @@ struct Run<'a> {
     producer: Option<usize>,
     /// Indices of the reapers among the children.
     reapers: Vec<usize>,
+    /// Index of the user, where one waits for the tasks.
+    user: Option<usize>,
     requests: Option<Sender<Request>>,
     cutter: Option<JoinHandle<FaultTable>>,
     registry: Registry,
@@ -254,6 +256,7 @@ impl<'a> Run<'a> {
             children: Vec::new(),
             producer: None,
             reapers: Vec::new(),
+            user: None,
             requests: Some(requests),
             cutter: Some(cutter),
             registry,
@@ -440,12 +443,26 @@ impl<'a> Run<'a> {
                 let wrote = matches!(event.kind, Kind::Sent { .. } | Kind::Called { .. });
                 self.observers.tell(Told::Look { trial, client: self.arm_of(trial), wrote });
             }
-            Kind::Requeued { message } => {
-                if let Some(producer) = self.producer {
-                    self.children[producer].send(&Command::Republish { trial, message: *message });
-                }
-            }
+            Kind::Requeued { message } => self.tell_producer(&Command::Republish { trial, message: *message }),
+            Kind::AskedAgain { message } => self.tell_producer(&Command::Reissue { trial, of: *message }),
+            Kind::Published { message } => self.wait_for(trial, *message, event.offset, None),
+            Kind::Reissued { message, of } => self.wait_for(trial, *message, event.offset, Some(*of)),
             _ => {}
+        }
+    }
+
+    fn tell_producer(&mut self, command: &Command) {
+        if let Some(producer) = self.producer {
+            self.children[producer].send(command);
+        }
+    }
+
+    /// Somebody waits for this message's task from now on, where there is a user and the message is a task.
+    fn wait_for(&mut self, trial: TrialId, message: u64, at: Offset, of: Option<u64>) {
+        let scenario = &self.plan.scenario;
+        let task = scenario.sweeps_of(&scenario.arms[self.arm_of(trial)]).is_none();
+        if let Some(user) = self.user.filter(|_| task) {
+            self.children[user].send(&Command::Await { trial, message, at, of });
         }
     }
 
@@ -490,18 +507,20 @@ impl<'a> Run<'a> {
     fn carry_out(&mut self, order: Order) {
         match order {
             Order::StartLoad { trial, first_due } => {
-                let (Some(producer), Some(interval)) = (self.producer, self.plan.scenario.load_interval) else {
-                    return;
-                };
-                let kind = self.plan.scenario.arms[self.arm_of(trial)].settings.subject.broker();
+                let scenario = &self.plan.scenario;
+                let arm = &scenario.arms[self.arm_of(trial)];
+                let (Some(producer), Some(interval)) = (self.producer, scenario.load_of(arm)) else { return };
+                let untracked = scenario.sweeps_of(arm).is_some();
+                let settings = &arm.settings;
+                let kind = settings.subject.broker();
                 let target = self.target(trial, ADMIN, kind);
-                let settings = &self.plan.scenario.arms[self.arm_of(trial)].settings;
                 let task = clients::adapter(settings).map(|adapter| Task {
                     message: adapter.message,
                     declare: adapter.declare,
                     first_due,
                 });
-                self.children[producer].send(&Command::Publish { trial, broker: kind, target, interval, task });
+                let publish = Command::Publish { trial, broker: kind, target, interval, task, untracked };
+                self.children[producer].send(&publish);
             }
             Order::Fill(trial) => {
                 let arm = self.arm_of(trial);

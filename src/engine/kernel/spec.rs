@@ -3,7 +3,7 @@
 use super::*;
 use crate::fault::{Layout, NAT_OUTSIDE};
 use crate::lab::{ArmNet, BoxNet, LabSpec, RouterNs};
-use crate::scenario::TaskStoreKind;
+use crate::scenario::{StorePath, TaskStoreKind};
 
 /// The lab of a job.
 pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
@@ -30,6 +30,11 @@ pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
         databases: job.plan.trials.iter().map(|t| database(&job.plan, t.id, t.arm)).max().unwrap_or(0) + 1,
         tls: job.plan.trials.iter().filter(|t| scenario.arms[t.arm].settings.tls).map(|t| t.server).collect(),
         database: scenario.reaper.as_ref().is_some_and(|reaper| reaper.store == TaskStoreKind::Postgres),
+        // One to write about the work and one for each kind of sign of life.
+        database_clients: match &scenario.reaper {
+            Some(reaper) if reaper.store_path == StorePath::Network => job.plan.trials.len() * 3,
+            _ => 0,
+        },
     }
 }
 
