@@ -2,7 +2,7 @@
 
 use super::netns::ADMIN;
 use super::running::Running;
-use super::{Alarm, LabError};
+use super::{Alarm, LabError, Resource};
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
 use crate::host::process::Launch;
@@ -103,11 +103,11 @@ impl Broker {
         })
     }
 
-    /// Its memory alarm, where it has one.
+    /// Its alarm over a resource, where it has one.
     #[must_use]
-    pub fn alarm(&self) -> Option<Alarm> {
+    pub fn alarm(&self, resource: Resource) -> Option<Alarm> {
         let control = self.control.clone()?;
-        Some(Alarm { control, log: self.log.clone() })
+        Some(Alarm { resource, control, log: self.log.clone() })
     }
 
     /// Memory and processor time that it used so far, with its own children.

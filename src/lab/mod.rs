@@ -27,9 +27,9 @@ mod redis;
 mod running;
 pub mod vm;
 
-pub use alarm::Alarm;
+pub use alarm::{Alarm, Resource};
 pub use broker::{Broker, Patience, Waiter};
-pub use certificates::{Certificates, MAX_NAMES};
+pub use certificates::Certificates;
 pub use error::LabError;
 pub use netns::{ADMIN, ArmNet, BoxNet, MAX_OWN_LINKS, PRODUCER, RouterNs, STANDBY, TO_SERVERS, own_link_of};
 pub use postgres::Postgres;

@@ -1,5 +1,6 @@
 //! A real RabbitMQ of the run's own: its files, its configuration, its port mapper, its start.
 
+use super::alarm::DISK_FREE;
 use super::broker::{Broker, Patience, wait_ready};
 use super::code_path::CodePath;
 use super::running::Running;
@@ -215,8 +216,7 @@ pub(super) fn configuration(settings: &BrokerSettings, password: &str) -> String
         format!("default_user = {USER}"),
         format!("default_pass = {password}"),
         "loopback_users = none".into(),
-        // Its files lie in memory; what counts as little space on a server would stop it here.
-        "disk_free_limit.absolute = 1MB".into(),
+        format!("disk_free_limit.absolute = {DISK_FREE}"),
         "tcp_listen_options.backlog = 4096".into(),
         // One of these keys written replaces the whole list of RabbitMQ's own, so the others are written as they are there.
         // Without `linger` a connection that it gives up is not reset: its FIN waits behind unacknowledged data.

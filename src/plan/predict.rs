@@ -378,7 +378,7 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
                 .to_string()
         });
     }
-    if fault.act == Some(Act::AlarmBroker) {
+    if fault.act.is_some_and(Act::alarms) {
         return Err("nothing of the connection is wrong: whoever publishes is blocked".to_string());
     }
     if fault.act == Some(Act::WithholdReply) {

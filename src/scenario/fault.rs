@@ -89,6 +89,8 @@ pub enum Act {
     FailOver,
     /// RabbitMQ's memory alarm: it reads nothing more from whoever publishes.
     AlarmBroker,
+    /// RabbitMQ's disk alarm, which has the same effect.
+    AlarmDisk,
     /// The broker's processes are killed and started again, three times within three seconds.
     RestartBroker,
     /// The middlebox between the two forgets the connection: its entry is gone, by its idle timeout or at the phase.
@@ -112,7 +114,7 @@ pub enum Act {
 
 impl Act {
     /// All acts, in the order of the documentation.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::FreezeBroker,
         Self::KillBroker,
         Self::RebootHost,
@@ -123,6 +125,7 @@ impl Act {
         Self::FailOver,
         Self::RestartBroker,
         Self::AlarmBroker,
+        Self::AlarmDisk,
         Self::ForgetEntry,
         Self::KillWorker,
         Self::PauseWorker,
@@ -147,6 +150,7 @@ impl Act {
             Self::FailOver => "fail_over",
             Self::RestartBroker => "restart_broker",
             Self::AlarmBroker => "alarm_broker",
+            Self::AlarmDisk => "alarm_disk",
             Self::ForgetEntry => "forget_entry",
             Self::KillWorker => "kill_worker",
             Self::PauseWorker => "pause_worker",
@@ -172,6 +176,7 @@ impl Act {
             Self::FailOver => "the broker's address moves to another host with a broker of its own",
             Self::RestartBroker => "the broker is killed and started three times within three seconds",
             Self::AlarmBroker => "the broker's memory alarm goes off, and it reads nothing more from whoever publishes",
+            Self::AlarmDisk => "the broker's disk alarm goes off, and it reads nothing more from whoever publishes",
             Self::ForgetEntry => "the middlebox forgets the connection",
             Self::KillWorker => "the worker's process is killed",
             Self::PauseWorker => "the worker's process is stopped",
@@ -188,7 +193,8 @@ impl Act {
     #[must_use]
     pub fn silent(self) -> bool {
         match self {
-            Self::FreezeBroker | Self::AlarmBroker | Self::KillReaper | Self::KillStore | Self::WithholdAnswer => true,
+            Self::FreezeBroker | Self::AlarmBroker | Self::AlarmDisk => true,
+            Self::KillReaper | Self::KillStore | Self::WithholdAnswer => true,
             Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply | Self::StaySilent => true,
             Self::KillBroker
             | Self::KillWorker
@@ -206,7 +212,8 @@ impl Act {
     #[must_use]
     pub fn hits_all(self) -> bool {
         match self {
-            Self::FreezeBroker | Self::KillBroker | Self::RestartBroker | Self::AlarmBroker => true,
+            Self::FreezeBroker | Self::KillBroker | Self::RestartBroker => true,
+            Self::AlarmBroker | Self::AlarmDisk => true,
             Self::KillReaper | Self::KillStore => true,
             Self::KillWorker
             | Self::PauseWorker
@@ -297,7 +304,8 @@ impl Act {
     #[must_use]
     pub fn hits_processes(self) -> bool {
         match self {
-            Self::FreezeBroker | Self::KillBroker | Self::RestartBroker | Self::AlarmBroker => true,
+            Self::FreezeBroker | Self::KillBroker | Self::RestartBroker => true,
+            Self::AlarmBroker | Self::AlarmDisk => true,
             Self::FreezeProxy | Self::SwallowProxy | Self::WithholdReply | Self::StaySilent => true,
             Self::KillWorker | Self::PauseWorker | Self::KillReaper | Self::KillStore => true,
             Self::ResetThrice => false,
@@ -305,12 +313,23 @@ impl Act {
         }
     }
 
+    /// Whether it is an alarm of the broker's: whoever publishes is blocked, and nothing else is wrong.
+    #[must_use]
+    pub fn alarms(self) -> bool {
+        matches!(self, Self::AlarmBroker | Self::AlarmDisk)
+    }
+
     /// Whether it can be taken back.
     #[must_use]
     pub fn heals(self) -> bool {
         matches!(
             self,
-            Self::FreezeBroker | Self::FreezeProxy | Self::AlarmBroker | Self::PauseWorker | Self::WithholdAnswer
+            Self::FreezeBroker
+                | Self::FreezeProxy
+                | Self::AlarmBroker
+                | Self::AlarmDisk
+                | Self::PauseWorker
+                | Self::WithholdAnswer
         )
     }
 

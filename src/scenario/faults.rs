@@ -237,7 +237,7 @@ pub(super) fn apart(faults: &[Fields], findings: &mut Findings) {
     }
 }
 
-/// RabbitMQ's alarm concerns whoever publishes to it.
+/// RabbitMQ's alarms concern whoever publishes to it.
 pub(super) fn alarmed(faults: &[Fields], arms: &[(&Fields, &Arm)], load: Option<Duration>, findings: &mut Findings) {
     let other = arms.iter().find(|(_, arm)| arm.settings.subject.broker() != BrokerKind::Rabbitmq);
     let problem = match (other, load) {
@@ -249,8 +249,9 @@ pub(super) fn alarmed(faults: &[Fields], arms: &[(&Fields, &Arm)], load: Option<
     };
     for fields in faults {
         let act = fields.text("profile").and_then(profile::builtin).and_then(|known| known.act);
-        if act == Some(Act::AlarmBroker) {
-            findings.error(fields.at("profile"), fields.name("profile"), format!("a memory alarm {problem}"));
+        if act.is_some_and(Act::alarms) {
+            let alarm = if act == Some(Act::AlarmDisk) { "a disk alarm" } else { "a memory alarm" };
+            findings.error(fields.at("profile"), fields.name("profile"), format!("{alarm} {problem}"));
         }
     }
 }

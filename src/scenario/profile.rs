@@ -60,7 +60,7 @@ pub enum ProfileError {
 }
 
 /// The built-in profiles in the order of the documentation: name and text.
-const BUILTIN: [(&str, &str); 26] = [
+const BUILTIN: [(&str, &str); 27] = [
     ("blackhole", include_str!("../../netem/blackhole.toml")),
     ("to-broker", include_str!("../../netem/to-broker.toml")),
     ("to-client", include_str!("../../netem/to-client.toml")),
@@ -71,6 +71,7 @@ const BUILTIN: [(&str, &str); 26] = [
     ("silent-tls", include_str!("../../netem/silent-tls.toml")),
     ("dns-late", include_str!("../../netem/dns-late.toml")),
     ("broker-alarm", include_str!("../../netem/broker-alarm.toml")),
+    ("disk-alarm", include_str!("../../netem/disk-alarm.toml")),
     ("killed-broker", include_str!("../../netem/killed-broker.toml")),
     ("restarted-broker", include_str!("../../netem/restarted-broker.toml")),
     ("rebooted-host", include_str!("../../netem/rebooted-host.toml")),
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(
             error(&good.replace("drop =", "act = \"freeze\"\ndrop =")),
             "`freeze` is not an act; acts are freeze_broker, kill_broker, reboot_host, freeze_proxy, swallow_proxy, \
-             withhold_reply, vanish_host, fail_over, restart_broker, alarm_broker, forget_entry, kill_worker, \
+             withhold_reply, vanish_host, fail_over, restart_broker, alarm_broker, alarm_disk, forget_entry, kill_worker, \
              pause_worker, kill_reaper, kill_store, stay_silent, withhold_answer, reset_thrice"
         );
         assert_eq!(error(&good.replace("client = ", "# ")), "the profile needs `sees.client`, a text");

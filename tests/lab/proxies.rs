@@ -2,6 +2,7 @@
 
 use crate::common::require_root;
 use crate::written::{Running, start};
+use halfopen::events::Kind;
 use halfopen::verdict::TrialRow;
 use std::time::Duration;
 
@@ -9,13 +10,13 @@ use std::time::Duration;
 fn who_is_acknowledged_and_not_heard_is_told_apart_from_a_black_hole() {
     require_root();
     let as_written = |name| start(name, |text| text);
-    let good = ["swallowing-proxy", "withheld-reply", "broker-alarm", "full-send-buffer"].map(as_written);
+    let good = ["swallowing-proxy", "withheld-reply", "full-send-buffer"].map(as_written);
     // Without the beginning of a reply nothing defeats the read timeout.
     let swallowed =
         start("withheld-reply", |text| text.replace("profile = \"withheld-reply\"", "profile = \"swallowing-proxy\""));
     let reset =
         start("full-send-buffer", |text| text.replace("profile = \"blackhole\"", "profile = \"rebooted-host\""));
-    let [swallowing, withheld, alarmed, _] = good.map(|run: Running| run.ends(0));
+    let [swallowing, withheld, _] = good.map(|run: Running| run.ends(0));
     swallowed.ends(1);
     reset.ends(1);
 
@@ -32,15 +33,31 @@ fn who_is_acknowledged_and_not_heard_is_told_apart_from_a_black_hole() {
     assert!(lapin.iter().all(|row| row.watcher == "amqp_heartbeat"), "{lapin:?}");
     let kept = cells(&withheld.trials, "blocking-read-timeout-4", "withheld-reply");
     assert!(kept.iter().all(|row| row.broker_notice_s.is_none()), "{kept:?}");
+}
 
-    // While the alarm is on the publishers wait, and nothing reaches a consumer but what RabbitMQ had read before.
+/// While an alarm is on the publishers wait, and nothing reaches a consumer but what RabbitMQ had read before.
+#[test]
+fn an_alarm_stops_who_publishes_and_is_vouched_for_by_its_own_word() {
+    require_root();
+    // Side by side: each broker is short of one thing alone.
+    let runs = [("broker-alarm", "memory", "disk"), ("disk-alarm", "disk", "memory")]
+        .map(|(name, resource, other)| (start(name, |text| text), resource, other));
     let (read_before, lasts) = (Duration::from_secs(2), Duration::from_secs(8));
-    for row in &alarmed.trials {
-        let Some(set) = row.fault_applied_s else { panic!("{row:?}") };
-        // The heal is known by its end, and messages flow as soon as it begins: seconds earlier on a busy machine.
-        let over = set + lasts;
-        let of_trial = || alarmed.messages.iter().filter(|m| m.trial == row.trial).filter_map(|m| m.resolved_s);
-        assert_eq!(of_trial().filter(|at| *at > set + read_before && *at < over).count(), 0, "{row:?}");
-        assert!(of_trial().any(|at| at < set), "messages flowed before: {row:?}");
+    for (run, resource, other) in runs {
+        let (recorded, alarmed) = run.ends_with(0);
+        let proofs = |resource: &str| {
+            let words = format!("the broker's log has its {resource} alarm set");
+            let holds = |kind: &Kind| matches!(kind, Kind::Proof { what, holds: true } if *what == words);
+            recorded.events.iter().filter(|event| holds(&event.kind)).count()
+        };
+        assert!(proofs(resource) >= alarmed.trials.len() && proofs(other) == 0, "{resource}: {}", proofs(resource));
+        for row in &alarmed.trials {
+            let Some(set) = row.fault_applied_s else { panic!("{row:?}") };
+            // The heal is known by its end, and messages flow as soon as it begins: seconds earlier on a busy machine.
+            let over = set + lasts;
+            let of_trial = || alarmed.messages.iter().filter(|m| m.trial == row.trial).filter_map(|m| m.resolved_s);
+            assert_eq!(of_trial().filter(|at| *at > set + read_before && *at < over).count(), 0, "{row:?}");
+            assert!(of_trial().any(|at| at < set), "messages flowed before: {row:?}");
+        }
     }
 }

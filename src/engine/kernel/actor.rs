@@ -80,8 +80,8 @@ fn means(act: Act) -> Option<(Signal, Look)> {
         Act::WithholdReply => Some((Signal::SIGUSR2, Look::Named(WITHHOLDS))),
         // Nothing is to be changed: it is silent from its start.
         Act::StaySilent => Some((Signal::SIGCONT, Look::Named(SILENT))),
-        Act::RebootHost | Act::VanishHost | Act::FailOver | Act::AlarmBroker | Act::ForgetEntry => None,
-        Act::WithholdAnswer | Act::ResetThrice => None,
+        Act::RebootHost | Act::VanishHost | Act::FailOver | Act::ForgetEntry => None,
+        Act::AlarmBroker | Act::AlarmDisk | Act::WithholdAnswer | Act::ResetThrice => None,
     }
 }
 

@@ -1,23 +1,24 @@
-//! The brokers' memory alarms as an act: done once for all connections, and looked at for each.
+//! The brokers' alarms as an act: done once for all connections, and looked at for each.
 
 use super::actor::Proof;
 use crate::fault::Applied;
 use crate::host::clock::Clock;
-use crate::lab::Alarm;
+use crate::lab::{Alarm, Resource};
 
 /// The alarms of a run's brokers.
 #[derive(Debug, Default)]
 pub struct Alarms {
+    resource: Resource,
     all: Vec<Alarm>,
     raised: Option<Applied>,
     cleared: Option<Applied>,
 }
 
 impl Alarms {
-    /// Of these brokers.
+    /// Of these brokers, all over one resource.
     #[must_use]
-    pub fn new(all: Vec<Alarm>) -> Self {
-        Self { all, ..Self::default() }
+    pub fn new(resource: Resource, all: Vec<Alarm>) -> Self {
+        Self { resource, all, ..Self::default() }
     }
 
     /// Lets them go off, once: later calls tell the same instants.
@@ -29,7 +30,7 @@ impl Alarms {
             return Ok(raised);
         }
         if self.all.is_empty() {
-            return Err("no broker here has a memory alarm".to_string());
+            return Err(format!("no broker here has a {} alarm", self.resource.name()));
         }
         let before = clock.now();
         self.all.iter().try_for_each(|alarm| alarm.raise(clock)).map_err(|error| error.to_string())?;
@@ -52,11 +53,12 @@ impl Alarms {
     /// What the brokers' logs show.
     #[must_use]
     pub fn proof(&self) -> Proof {
-        let (mut holds, mut what) = (!self.all.is_empty(), "the broker's log has its memory alarm set".to_string());
+        let name = self.resource.name();
+        let (mut holds, mut what) = (!self.all.is_empty(), format!("the broker's log has its {name} alarm set"));
         for alarm in &self.all {
             match alarm.in_force() {
                 Ok(true) => {}
-                Ok(false) => (holds, what) = (false, "the broker's log has no memory alarm set".to_string()),
+                Ok(false) => (holds, what) = (false, format!("the broker's log has no {name} alarm set")),
                 Err(error) => (holds, what) = (false, format!("the broker's log: {error}")),
             }
         }

@@ -261,7 +261,7 @@ impl Cutter {
         let age_at_fault_s = socket.map(|s| f64::from(s.last_data_recv_ms.min(s.last_ack_recv_ms)) / 1e3);
         let applied = match what.act {
             Some(Act::RebootHost | Act::FailOver) => self.lose_the_far_end(trial, tuple, what),
-            Some(Act::AlarmBroker) => self.alarms.raise(self.clock),
+            Some(act) if act.alarms() => self.alarms.raise(self.clock),
             Some(Act::VanishHost) => self.vanish(trial, tuple, what),
             Some(Act::ResetThrice) => self.reset(trial, tuple, what),
             Some(act) if act.in_proxy() => self.change_proxy(trial, act, what.scope),
@@ -390,7 +390,7 @@ impl Cutter {
         let looked_at = |act: &&Act| **act != Act::WithholdAnswer && self.in_force.get(&trial) == Some(&true);
         if let Some(act) = self.acts.get(&trial).filter(looked_at) {
             let Proof { what, holds } = match (act, self.own_actors.get(&trial)) {
-                (Act::AlarmBroker, _) => self.alarms.proof(),
+                (act, _) if act.alarms() => self.alarms.proof(),
                 (act, own) => own.unwrap_or(&self.actor).proof(*act),
             };
             self.say(trial, Kind::Proof { what, holds });
@@ -449,7 +449,7 @@ impl Cutter {
         }
         let clock = self.clock;
         let healed = match self.acts.get(&trial).copied() {
-            Some(Act::AlarmBroker) => self.alarms.clear(clock),
+            Some(act) if act.alarms() => self.alarms.clear(clock),
             // It answers by its own clock.
             Some(Act::WithholdAnswer) => Ok(Applied { before: clock.now(), after: clock.now() }),
             Some(act) => self.actor_of(trial).heal(clock, act),

@@ -120,7 +120,7 @@ pub enum Request {
         /// What a look at the new processes showed.
         proof: Proof,
     },
-    /// The alarms of the brokers that have one.
+    /// The alarms that the fault is about, of the brokers that have one.
     Alarms(Alarms),
     /// The process that accepts connections before the broker, for each trial that has one.
     Proxies(Vec<(TrialId, u32)>),

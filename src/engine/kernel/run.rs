@@ -24,7 +24,7 @@ use crate::host::mailbox::{Nothing, Receiver, Sender, mailbox};
 use crate::host::process::{nofile_within_reach, on_end};
 use crate::host::userns::mapped_user;
 use crate::host::{procfs, signals};
-use crate::lab::{ADMIN, Broker, Lab, LabError, Patience, Seat};
+use crate::lab::{ADMIN, Broker, Lab, LabError, Patience, Resource, Seat};
 use crate::observe::{Door, SockDiag};
 use crate::plan::{self, Plan};
 use crate::reaper::{Place, TaskStore};
@@ -294,8 +294,10 @@ impl<'a> Run<'a> {
         }
         run.start_children(job)?;
         run.name_targets();
-        let alarms = run.lab.brokers.iter().filter_map(Broker::alarm).collect();
-        run.ask(Request::Alarms(Alarms::new(alarms)));
+        if let Some(resource) = run.plan.scenario.faults.iter().find_map(|fault| Resource::of(fault.act?)) {
+            let alarms = run.lab.brokers.iter().filter_map(|broker| broker.alarm(resource)).collect();
+            run.ask(Request::Alarms(Alarms::new(resource, alarms)));
+        }
         run.ask(Request::Proxies(run.proxy_pids()));
         Ok(run)
     }
