@@ -7,7 +7,8 @@
 use super::model::{Plan, Trial, Window};
 use super::outlook::Collected;
 use crate::scenario::{
-    Act, Arm, BrokerKind, Fault, HeartbeatThread, ReaperGeneration, ReaperSettings, Scenario, SubjectKind, Trigger,
+    Act, Arm, BrokerKind, Fault, HeartbeatThread, RECONNECT_PAUSE, ReaperGeneration, ReaperSettings, Scenario,
+    SubjectKind, Trigger,
 };
 use crate::timers::application::reapers::{Airflow, AirflowGeneration};
 use crate::timers::{
@@ -36,8 +37,6 @@ const REDIS_TICK: Duration = Duration::from_millis(100);
 const MOST_TIMEOUTS: u32 = 256;
 /// From the cut until a client that was told to has made its synchronous call, at most: the word passes two processes.
 const CALLING: Duration = Duration::from_millis(300);
-/// From the RST that ends a connection until its client's next SYN, at most: it wakes up, says that it noticed, and opens a socket.
-const RECONNECTING: Duration = Duration::from_millis(100);
 
 /// What the model has to know about the machine. The default is the reference machine: HZ 250, Linux 6.18, and the
 /// sysctls that every new network namespace starts with, whatever the host's are (`tcp_sk_init` in
@@ -186,9 +185,13 @@ fn reconnect(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Option<Re
     }
     let window = super::handshake::attempt(arm, machine);
     let unknown = || "a broker's client waits for more than the handshake; the model knows the kernel's".to_string();
+    let (earliest, latest) = until_the_syn(scenario, arm);
     Some(window.ok_or_else(unknown).map(|Window { lo_s, hi_s }| {
         Forecast {
-            window: Window { lo_s, hi_s: hi_s.map(|hi| hi + RECONNECTING.as_secs_f64()) },
+            window: Window {
+                lo_s: lo_s.map(|lo| lo + earliest.as_secs_f64()),
+                hi_s: hi_s.map(|hi| hi + latest.as_secs_f64()),
+            },
             // Whichever is shorter, and all where that is not sure.
             watchers: [
                 (arm.settings.connect_timeout != Setting::None).then_some(Watcher::ConnectTimeout),
@@ -200,6 +203,18 @@ fn reconnect(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Option<Re
             .collect(),
         }
     }))
+}
+
+/// From the RST that ends a connection to its client's next SYN, at least and at most. No timer runs between the two: the RST
+/// wakes whoever waits, in `recv` or `poll`, that takes as long as any waking up, and then it pauses as it does between two
+/// attempts: by its back-off, or until a second has passed since it began to connect, which was before the `settle` time. The
+/// harness adds nothing: the cut is dated later than the RST and bracketed from before it.
+fn until_the_syn(scenario: &Scenario, arm: &Arm) -> (Duration, Duration) {
+    let (least, most) = match &arm.settings.delivery.reconnect {
+        Some(backoff) => (backoff.delay(0, 0.0), backoff.delay(0, 1.0)),
+        None => (Duration::ZERO, RECONNECT_PAUSE.saturating_sub(scenario.settle)),
+    };
+    (least, most + REACTION)
 }
 
 /// The hull of what the model says about each of the cases.

@@ -219,3 +219,25 @@ fn windows_are_whole_and_a_longer_timeout_is_never_earlier() {
         last = hi;
     }
 }
+
+#[test]
+fn a_reconnect_into_the_cut_begins_as_soon_as_its_client_wakes_up_and_pauses_no_longer_than_it_does() {
+    let fault = "profile = \"blackhole\"\nscope = \"pair\"\nat = \"reconnect\"\nphase_window = \"1s\"";
+    let window = |settle: &str, more: &str| {
+        let arm = format!("subject = \"tcp-reader\"\nconnect_timeout = \"2s\"\n{more}");
+        let mut plan = plan("", &arm, fault);
+        plan.scenario.settle = crate::units::parse_duration(settle).unwrap();
+        predict(&mut plan, &reference());
+        let window = plan.trials[0].predicted.expect("a window");
+        (window.lo_s.unwrap(), window.hi_s.unwrap())
+    };
+    let near = |window: (f64, f64), lo: f64, hi: f64| {
+        assert!((window.0 - lo).abs() < 1e-6 && (window.1 - hi).abs() < 1e-6, "{window:?}, not {lo}..{hi}");
+    };
+    // Two seconds and what a poll may be late by; it wakes up twice, at the RST and at the end.
+    near(window("4s", ""), 1.999, 2.003 + 0.02);
+    // No two attempts begin within a second.
+    near(window("400ms", ""), 1.999, 2.003 + 0.02 + 0.6);
+    near(window("4s", "reconnect = { base = \"500ms\", jitter = \"none\" }"), 2.499, 2.503 + 0.02);
+    near(window("4s", "reconnect = { base = \"500ms\", jitter = \"full\" }"), 1.999, 2.503 + 0.02);
+}

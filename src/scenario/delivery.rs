@@ -87,6 +87,12 @@ pub enum Exchange {
     Headers,
 }
 
+/// Between two attempts to connect, where no back-off is written: from the start of one that connected, from the end of one
+/// that failed.
+///
+/// Constant, because a growing back-off would be measured as part of every time to recover.
+pub const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+
 /// Waiting between tries: `base`, doubled with each, at most `cap`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {

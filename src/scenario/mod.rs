@@ -36,7 +36,7 @@ mod walk;
 mod worker;
 
 pub use command::{CommandLine, ReadyWhen};
-pub use delivery::{Backoff, Delivery, Exchange, Format, Job, job_of};
+pub use delivery::{Backoff, Delivery, Exchange, Format, Job, RECONNECT_PAUSE, job_of};
 pub use docs::reference;
 pub use error::{Place, ScenarioError, ScenarioErrors};
 pub use fault::{Act, Directions, Fault, Repeat, Scope, Trigger};
@@ -52,7 +52,7 @@ pub use read::{ListEntry, from_sets, list_entry, read, read_bytes, refuse_distor
 pub use routing::{DEFAULT_QUEUE, Match, glob, topic};
 pub use schema::schema;
 pub use sysctl::range as sysctl_range;
-pub use table::{MAX_ARMS, MAX_TRIALS};
+pub use table::{MAX_ARMS, MAX_TLS_TRIALS, MAX_TRIALS};
 pub use target::{ComposeTarget, time_cut, too_long};
 pub use timing::heartbeat_in_force;
 pub use worker::{Begins, Effects, WorkerId};

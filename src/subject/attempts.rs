@@ -8,7 +8,7 @@ use super::stop::{Gate, Place, Stop};
 use super::tasks::{Begun, TaskLog};
 use crate::events::{Cause, Kind, Tuple};
 use crate::reaper::TaskId;
-use crate::scenario::{Ack, Begins, Effects, Settings, SubjectKind, Trigger};
+use crate::scenario::{Ack, Begins, Effects, RECONNECT_PAUSE, Settings, SubjectKind, Trigger};
 use crate::units::{Offset, TrialId};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -16,11 +16,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// Between two attempts: from the start of one that connected, from the end of one that failed.
-///
-/// Constant, because a growing back-off would be measured as part of every time to recover.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// Everything that a client needs to know about its trial.
 #[derive(Debug, Clone)]
@@ -266,8 +261,8 @@ impl Trial {
 
 fn pause(end: &End, started: Offset, now: Offset) -> Duration {
     match end {
-        End::Failed { .. } => PAUSE,
-        End::Noticed { .. } => (started + PAUSE).since(now),
+        End::Failed { .. } => RECONNECT_PAUSE,
+        End::Noticed { .. } => (started + RECONNECT_PAUSE).since(now),
     }
 }
 
@@ -282,6 +277,6 @@ mod tests {
         assert_eq!(pause(&noticed, Offset::ZERO, Offset::from_secs(60.0)), Duration::ZERO);
         assert_eq!(pause(&noticed, Offset::ZERO, Offset::from_secs(0.25)), Duration::from_millis(750));
         let failed = End::Failed { at: Offset::ZERO, cause: causes::eof() };
-        assert_eq!(pause(&failed, Offset::ZERO, Offset::from_secs(60.0)), PAUSE);
+        assert_eq!(pause(&failed, Offset::ZERO, Offset::from_secs(60.0)), RECONNECT_PAUSE);
     }
 }
