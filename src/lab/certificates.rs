@@ -14,10 +14,6 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The most addresses that a certificate names: rustls takes no handshake message of more than 64 KiB, and each address
-/// is six bytes of it.
-pub const MAX_NAMES: usize = 8_000;
-
 /// The files of a run's certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificates {
@@ -109,7 +105,7 @@ mod tests {
     #[test]
     fn as_many_addresses_as_a_certificate_may_have_fit_into_a_handshake_message() {
         let all: Vec<Ipv4Addr> =
-            (0..u32::try_from(MAX_NAMES).unwrap()).map(|n| Ipv4Addr::from_bits(0x0A80_8001 + n)).collect();
+            (0..crate::scenario::MAX_TLS_TRIALS).map(|n| Ipv4Addr::from_bits(0x0A80_8001 + n)).collect();
         let made = make(&all, "halfopen.test").unwrap();
         let certificate = CertificateDer::from_pem_slice(made.certificate.as_bytes()).unwrap();
         assert!(certificate.len() < 60_000, "{}", certificate.len());

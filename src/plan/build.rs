@@ -4,7 +4,7 @@ use super::address;
 use super::model::{Plan, Trial};
 use super::phase::{self, Phases};
 use super::tasks;
-use crate::scenario::{BrokerKind, Fault, Scenario};
+use crate::scenario::{BrokerKind, Fault, MAX_TLS_TRIALS, Scenario};
 use crate::units::TrialId;
 use std::time::Duration;
 use thiserror::Error;
@@ -37,6 +37,12 @@ pub enum PlanError {
         /// Its trials over all faults.
         trials: u64,
     },
+    /// More encrypted trials than addresses in a certificate.
+    #[error(
+        "{0} trials with `tls = true` are too many: one certificate names the address of each, and a handshake has room for \
+         {MAX_TLS_TRIALS}; lower --trials, or give --partition"
+    )]
+    TooManyEncrypted(usize),
     /// More arms than networks.
     #[error("{0} arms are too many; the most is {most}", most = address::MAX_ARMS)]
     TooManyArms(usize),
@@ -78,6 +84,10 @@ pub fn build(mut scenario: Scenario, overrides: &Overrides) -> Result<Plan, Plan
         if slots.is_empty() && whole > 0 {
             return Err(PlanError::EmptyPart(part, parts, whole));
         }
+    }
+    let encrypted = slots.iter().filter(|(_, slot)| scenario.arms[slot.arm].settings.tls).count();
+    if encrypted > MAX_TLS_TRIALS as usize {
+        return Err(PlanError::TooManyEncrypted(encrypted));
     }
     let draws: Vec<Vec<Draw>> =
         (0..scenario.arms.len()).map(|arm| draws(&scenario, arm, handed_over.as_deref())).collect();

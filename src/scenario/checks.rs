@@ -4,7 +4,7 @@ use super::error::Findings;
 use super::fault::Fault;
 use super::model::{Arm, BrokerKind, BrokerSettings, HeartbeatThread, SubjectKind};
 use super::settings::Options;
-use super::table::MAX_TRIALS;
+use super::table::{MAX_TLS_TRIALS, MAX_TRIALS};
 use super::timing::{first_timer, heartbeat_in_force, in_seconds};
 use super::walk::Fields;
 use std::time::Duration;
@@ -140,6 +140,27 @@ pub(super) fn trials(own: &Fields, scenario: &Fields, trials: u32, faults: usize
             format!("{trials} trials for each of {faults} faults are {all} for an arm; the most is {MAX_TRIALS}");
         findings.error(source.at("trials"), source.name("trials"), problem);
     }
+}
+
+/// All encrypted trials of a run meet one certificate, which names the address of each.
+pub(super) fn encrypted(arms: &[(&Fields, &Arm)], scenario: &Fields, faults: usize, findings: &mut Findings) {
+    let encrypted = || arms.iter().filter(|(_, arm)| arm.settings.tls);
+    let all: u64 = encrypted().map(|(_, arm)| u64::from(arm.trials) * faults as u64).sum();
+    if all <= u64::from(MAX_TLS_TRIALS) {
+        return;
+    }
+    // Where most of them come from.
+    let Some((own, _)) = encrypted().max_by_key(|(_, arm)| arm.trials) else { return };
+    let source = if own.has("trials") || !scenario.has("trials") { own } else { scenario };
+    let (at, name) = match source.has("trials") {
+        true => (source.at("trials"), source.name("trials")),
+        false => (own.at, own.name("trials")),
+    };
+    let problem = format!(
+        "{all} trials with `tls = true` are too many: one certificate names the address of each, and a handshake has room for \
+         {MAX_TLS_TRIALS}; lower it, or make two scenarios"
+    );
+    findings.error(at, name, problem);
 }
 
 /// A horizon that ends before the first timer could fire shows nothing, unless that is the point.

@@ -280,6 +280,10 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         }
         checks::trials(own, &all.scenario, arm.trials, all.faults.len(), findings);
     }
+    // With tasks the number of trials is drawn.
+    if all.tasks.is_none() {
+        checks::encrypted(&read, &all.scenario, all.faults.len(), findings);
+    }
     if faults.len() == all.faults.len() {
         faults::reconnecting(&all.faults.iter().zip(&faults).collect::<Vec<_>>(), &read, findings);
     }

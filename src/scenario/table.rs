@@ -25,6 +25,10 @@ pub(super) const fn any(min: Duration) -> Kind {
 /// The most trials of an arm over all its faults: what the address plan has room for.
 pub const MAX_TRIALS: u32 = 30_000;
 
+/// The most trials with `tls = true`: their brokers' certificate names the address of each, six bytes of a handshake message,
+/// of which rustls takes 64 KiB.
+pub const MAX_TLS_TRIALS: u32 = 8_000;
+
 /// The most arms: one network each.
 pub const MAX_ARMS: usize = 64;
 

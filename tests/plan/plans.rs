@@ -53,6 +53,18 @@ fn what_cannot_be_planned_is_said() {
     one_arm.arms.truncate(1);
     let most = build(one_arm, &Overrides { trials: Some(30_000), ..Overrides::default() });
     assert_eq!(most.map(|plan| plan.trials.len()), Ok::<_, PlanError>(30_000));
+    // A part of it may be small enough for one certificate.
+    let mut encrypted = scenario("first-look");
+    encrypted.arms.truncate(1);
+    encrypted.arms[0].settings.tls = true;
+    let many =
+        |partition| build(encrypted.clone(), &Overrides { trials: Some(8_001), partition, ..Overrides::default() });
+    assert_eq!(
+        many(None).expect_err("is wrong").to_string(),
+        "8001 trials with `tls = true` are too many: one certificate names the address of each, and a handshake has room \
+         for 8000; lower --trials, or give --partition"
+    );
+    assert_eq!(many(Some((1, 2))).map(|plan| plan.trials.len()), Ok::<_, PlanError>(4_001));
 }
 
 /// The windows of every committed scenario, on the machine that the model was measured on.
