@@ -223,7 +223,7 @@ prop_compose! {
             FaultKind::Both, FaultKind::ToBroker, FaultKind::ToClient, FaultKind::FrozenPeer, FaultKind::FrozenProxy,
             FaultKind::None,
         ][..]),
-        scope in prop::sample::select(&[FaultScope::Flow, FaultScope::Host][..]),
+        scope in prop::sample::select(&[FaultScope::Flow, FaultScope::Pair, FaultScope::Host][..]),
         duration in prop::option::of(1u64..300),
         retries2 in 1u32..16,
         rtt_ms in 0u64..400,

@@ -19,6 +19,8 @@ pub struct Answer {
     pub verdicts: Vec<Verdict>,
     /// One entry an arm and fault, in the order of the table.
     pub predictions: Vec<Predicted>,
+    /// What there is no prediction for, and why.
+    pub not_predicted: Vec<NotPredicted>,
     /// The arms with the settings in effect.
     pub arms: Vec<ArmLine>,
     /// Findings about the settings, the worst first.
@@ -33,6 +35,17 @@ pub struct Answer {
     pub sources: Vec<Source>,
     /// What was assumed, and what the model does not know.
     pub assumed: Vec<String>,
+}
+
+/// An arm, or an arm under one fault, of which the model knows nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotPredicted {
+    /// The arm.
+    pub arm: String,
+    /// The fault, by its name in the file; none: under every fault.
+    pub fault: Option<String>,
+    /// Why, and who knows.
+    pub why: String,
 }
 
 /// A source and what it was taken for.
@@ -53,7 +66,7 @@ pub struct Predicted {
     pub fault: String,
     /// The fault and the conditions in words.
     pub situation: String,
-    /// `flow` or `host`.
+    /// `flow`, `pair` or `host`.
     pub scope: &'static str,
     /// When the fault heals; none: never.
     pub duration_s: Option<f64>,
@@ -147,6 +160,7 @@ pub(super) fn predicted(arm: &Arm, situation: Situation) -> (Predicted, Vec<Stri
         situation: situation.title,
         scope: match situation.fault.scope {
             FaultScope::Flow => "flow",
+            FaultScope::Pair => "pair",
             FaultScope::Host => "host",
         },
         duration_s: situation.fault.duration.map(|d| d.as_secs_f64()),

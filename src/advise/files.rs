@@ -1,9 +1,10 @@
 //! From a scenario file to arms and situations: its own faults, under its own load.
 
+use super::answer::NotPredicted;
 use super::arm::{Arm, KeepaliveParts};
 use super::situations::{self, FaultName, Role, Situation};
 use crate::config::{Origin, Place};
-use crate::scenario::{self, Scenario, Scope};
+use crate::scenario::{self, Act, Scenario, Scope};
 use crate::timers::{BrokerKind, FaultScope, HeartbeatThread, Keepalive, State, Subject, Traffic};
 use std::time::Duration;
 
@@ -11,6 +12,47 @@ use std::time::Duration;
 pub(super) fn arms(label: &str, file: &Scenario) -> Vec<Arm> {
     let known = file.arms.iter().filter(|written| !written.settings.subject.is_own_command());
     known.map(|written| arm(label, file, written)).collect()
+}
+
+/// The arms of which nothing is known, with the reason.
+pub(super) fn unknown_arms(file: &Scenario) -> Vec<NotPredicted> {
+    let unknown = file.arms.iter().filter(|written| written.settings.subject.is_own_command());
+    let told = |written: &scenario::Arm| {
+        let target = written.settings.command.as_ref().and_then(|command| command.target.as_ref());
+        let (what, live) = match target {
+            Some(target) => (format!("a service that runs already (`{}`)", target.service), "inspect --container"),
+            None => ("a command of your own".to_string(), "inspect --pid"),
+        };
+        let why = format!(
+            "the model does not know what {what} sets on its sockets or waits for; `halfopen {live}` reads it off the live \
+             process, `halfopen run` measures it"
+        );
+        NotPredicted { arm: written.name.clone(), fault: None, why }
+    };
+    unknown.map(told).collect()
+}
+
+/// The file's faults of which the model knows nothing, with the reason, unless the command line asks for others.
+pub(super) fn unknown_faults(file: &Scenario, arm: &Arm) -> Vec<NotPredicted> {
+    if asks_for_others(arm) {
+        return Vec::new();
+    }
+    let told = |fault: &scenario::Fault| {
+        let why = unknown(fault)?;
+        Some(NotPredicted { arm: arm.name.clone(), fault: Some(fault.name().to_string()), why })
+    };
+    file.faults.iter().filter_map(told).collect()
+}
+
+fn unknown(fault: &scenario::Fault) -> Option<String> {
+    match fault.in_handshake() {
+        true => Some("it is in force before the client connects; `halfopen run --dry-run` has its window".to_string()),
+        false => fault.unknown_to_the_model(),
+    }
+}
+
+fn asks_for_others(arm: &Arm) -> bool {
+    arm.ask.fault.is_some() || arm.ask.call.is_some()
 }
 
 fn arm(label: &str, file: &Scenario, written: &scenario::Arm) -> Arm {
@@ -83,24 +125,29 @@ fn arm(label: &str, file: &Scenario, written: &scenario::Arm) -> Arm {
 
 /// The file's faults as situations of an arm, unless the command line asks for others.
 pub(super) fn situations(file: &Scenario, arm: &Arm) -> Vec<Situation> {
-    if arm.ask.fault.is_some() || arm.ask.call.is_some() {
+    if asks_for_others(arm) {
         let mut asked = situations::of(arm);
         asked.iter_mut().for_each(|s| s.horizon = Some(file.horizon));
         return asked;
     }
-    file.faults.iter().filter_map(|fault| situation(arm, fault, file.horizon)).collect()
+    let known = file.faults.iter().filter(|fault| unknown(fault).is_none());
+    known.filter_map(|fault| situation(arm, fault, file.horizon)).collect()
 }
 
 fn situation(arm: &Arm, written: &scenario::Fault, horizon: Duration) -> Option<Situation> {
-    let name = match (written.drop.to_broker, written.drop.to_client) {
-        (true, true) => FaultName::Blackhole,
-        (true, false) => FaultName::ToBroker,
-        (false, true) => FaultName::ToClient,
-        (false, false) => FaultName::None,
+    let name = match (written.act, written.drop.to_broker, written.drop.to_client) {
+        (Some(Act::FreezeBroker), ..) => FaultName::FrozenPeer,
+        (Some(Act::FreezeProxy | Act::SwallowProxy), ..) => FaultName::FrozenProxy,
+        // The client hears nothing, and nothing that it sends gets through.
+        (Some(Act::ForgetEntry), ..) | (_, true, true) => FaultName::Blackhole,
+        (_, true, false) => FaultName::ToBroker,
+        (_, false, true) => FaultName::ToClient,
+        (_, false, false) => FaultName::None,
     };
     let scope = match written.scope {
         Scope::Flow => FaultScope::Flow,
-        Scope::Pair | Scope::Host => FaultScope::Host,
+        Scope::Pair => FaultScope::Pair,
+        Scope::Host => FaultScope::Host,
     };
     let mut narrowed = arm.clone();
     narrowed.ask.fault = Some(name);

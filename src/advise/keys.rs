@@ -206,8 +206,9 @@ keys! {
         a.ask.fault = Some(t.parse::<FaultName>()?);
         Ok(())
     };
-    "scope", "host", "flow (this connection) or host (reconnects too)", |a, t| {
-        a.ask.scope = Some(one_of(t, &[("flow", FaultScope::Flow), ("host", FaultScope::Host)])?);
+    "scope", "host", "flow (this connection), pair (all between the two hosts, reconnects too) or host (all of the client's host)", |a, t| {
+        let known = [("flow", FaultScope::Flow), ("pair", FaultScope::Pair), ("host", FaultScope::Host)];
+        a.ask.scope = Some(one_of(t, &known)?);
         Ok(())
     };
     "duration", "30s", "the fault heals after this; none: never", |a, t| { a.ask.duration = Some(setting(t)?.get()); Ok(()) };

@@ -20,7 +20,7 @@ mod table;
 mod text;
 mod words;
 
-pub use answer::{Answer, ArmLine, LintLine, Predicted, SettingLine};
+pub use answer::{Answer, ArmLine, LintLine, NotPredicted, Predicted, SettingLine};
 pub use arm::Arm;
 pub use cleanup::{Cleanup, cleanup};
 pub use keys::{KeyLine, key_lines};

@@ -1,6 +1,6 @@
 //! The question: sources, overrides and the arms that they make, and what is wrong with them.
 
-use super::answer::{Answer, Source, arm_line, predicted};
+use super::answer::{Answer, NotPredicted, Source, arm_line, predicted};
 use super::arm::Arm;
 use super::situations::Situation;
 use super::{facts, files, lints, sets, situations, words};
@@ -103,6 +103,7 @@ pub fn advise(request: &Request<'_>) -> Result<Answer, AdviceError> {
         format: 1,
         verdicts: Vec::new(),
         predictions: Vec::new(),
+        not_predicted: Vec::new(),
         arms: Vec::new(),
         lints: Vec::new(),
         ignored: Vec::new(),
@@ -140,17 +141,27 @@ pub fn advise(request: &Request<'_>) -> Result<Answer, AdviceError> {
             if let Some(set) = combination.iter().find(|(key, _)| sets::is_stack(key)) {
                 return Err(AdviceError::ScenarioSubject(format!("{}={}", set.0, set.1)));
             }
+            let named = |name: &str| match scenarios.len() {
+                1 => name.to_string(),
+                _ => format!("{}/{name}", file.name),
+            };
+            for unknown in files::unknown_arms(file) {
+                let unknown = NotPredicted { arm: named(&unknown.arm), ..unknown };
+                // Whatever is set: it is one arm.
+                if !answer.not_predicted.contains(&unknown) {
+                    answer.not_predicted.push(unknown);
+                }
+            }
             for mut arm in files::arms(label, file) {
                 sets::apply(&mut arm, combination)?;
                 arm.finish();
                 possible_age(&arm)?;
-                if scenarios.len() > 1 {
-                    arm.name = format!("{}/{}", file.name, arm.name);
-                }
+                arm.name = named(&arm.name);
                 if !chosen.name.is_empty() {
                     arm.name = format!("{} {}", arm.name, chosen.name);
                 }
                 let found = lints::of_arm(&arm, None, true);
+                answer.not_predicted.extend(files::unknown_faults(file, &arm));
                 let situations = files::situations(file, &arm);
                 add(&mut answer, &arm, situations, found);
             }

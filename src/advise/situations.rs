@@ -150,7 +150,7 @@ pub(super) fn of(arm: &Arm) -> Vec<Situation> {
         .filter(|(_, _, scope, ..)| ask.scope.is_none() || *scope == FaultScope::Flow)
         .map(|(name, role, scope, state, call)| {
             // Its event connection is cut or frozen too, and the next event waits for a reply.
-            let all_connections = scope == FaultScope::Host || role == Role::Frozen;
+            let all_connections = ask.scope.unwrap_or(scope) != FaultScope::Flow || role == Role::Frozen;
             let (state, call) = match arm.celery_on_redis() && all_connections {
                 true if role == Role::Frozen => (state, true),
                 true => (State::InFlight, true),
@@ -159,6 +159,8 @@ pub(super) fn of(arm: &Arm) -> Vec<Situation> {
             build(arm, (ask.fault.unwrap_or(name), role, ask.scope.unwrap_or(scope), state, call))
         })
         .collect();
+    // Where every connection is cut, what differs between two of them may be gone.
+    found.dedup_by(|later, earlier| later.title == earlier.title);
     if ask.fault == Some(FaultName::None) {
         let scope = ask.scope.unwrap_or(FaultScope::Flow);
         found.push(build(arm, (FaultName::None, Role::Asked, scope, State::Idle, false)));
@@ -201,12 +203,13 @@ fn title(
     duration: Option<Duration>,
 ) -> String {
     let mut title = name.spoken().to_string();
-    if scope == FaultScope::Host {
-        title = match name {
-            FaultName::Blackhole => "whole host cut".to_string(),
-            other => format!("{}, whole host", other.spoken()),
-        };
-    }
+    title = match (scope, name) {
+        (FaultScope::Flow, _) => title,
+        (FaultScope::Pair, FaultName::Blackhole) => "all to the broker cut".to_string(),
+        (FaultScope::Pair, other) => format!("{}, all connections", other.spoken()),
+        (FaultScope::Host, FaultName::Blackhole) => "whole host cut".to_string(),
+        (FaultScope::Host, other) => format!("{}, whole host", other.spoken()),
+    };
     let state = match state {
         State::Idle if call => "",
         State::Idle => ", idle",

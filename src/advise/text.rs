@@ -34,6 +34,10 @@ const MATRIX_ARMS: usize = 4;
 #[must_use]
 pub fn render(answer: &Answer, style: &Style) -> String {
     let mut out = verdicts(answer, style);
+    not_predicted(&mut out, answer, style);
+    if answer.arms.is_empty() {
+        return out;
+    }
     out.push('\n');
     if answer.arms.len() <= MATRIX_ARMS {
         for arm in &answer.arms {
@@ -41,7 +45,9 @@ pub fn render(answer: &Answer, style: &Style) -> String {
         }
         out.push('\n');
     }
-    out.push_str(&faults(answer, style));
+    if !answer.predictions.is_empty() {
+        out.push_str(&faults(answer, style));
+    }
     if style.explain {
         for p in &answer.predictions {
             let Some(arm) = answer.arms.iter().find(|a| a.name == p.arm) else { continue };
@@ -55,7 +61,9 @@ pub fn render(answer: &Answer, style: &Style) -> String {
         }
     }
     findings(&mut out, answer, style);
-    footer(&mut out, answer, style);
+    if !answer.predictions.is_empty() {
+        footer(&mut out, answer, style);
+    }
     out
 }
 
@@ -74,7 +82,8 @@ fn verdicts(answer: &Answer, style: &Style) -> String {
         out.push('\n');
         return out;
     }
-    for verdict in &answer.verdicts {
+    // Of an arm without a prediction the reason is said instead.
+    for verdict in answer.verdicts.iter().filter(|verdict| !verdict.parts.is_empty()) {
         let text = match answer.verdicts.len() {
             1 => verdict.text.clone(),
             _ => format!("{}: {}", verdict.arm, verdict.text),
@@ -83,6 +92,26 @@ fn verdicts(answer: &Answer, style: &Style) -> String {
         out.push('\n');
     }
     out
+}
+
+/// A line each for what there is no prediction for; what goes for every arm is said once.
+fn not_predicted(out: &mut String, answer: &Answer, style: &Style) {
+    let mut said: Vec<(&Option<String>, &str)> = Vec::new();
+    for one in &answer.not_predicted {
+        if said.contains(&(&one.fault, &one.why)) {
+            continue;
+        }
+        said.push((&one.fault, &one.why));
+        let like = answer.not_predicted.iter().filter(|other| (&other.fault, &other.why) == (&one.fault, &one.why));
+        let arms: Vec<&str> = like.map(|other| other.arm.as_str()).collect();
+        let whose = if one.fault.is_some() && arms.len() == answer.arms.len() {
+            String::new()
+        } else {
+            format!("{}: ", arms.join(", "))
+        };
+        let fault = one.fault.as_ref().map_or(String::new(), |fault| format!("{fault}: "));
+        paragraph(out, &format!("{whose}{fault}no prediction: {}", one.why), "", style);
+    }
 }
 
 /// The quickest and the slowest of many arms in the first situation.

@@ -7,7 +7,7 @@
 use super::model::{Plan, Trial, Window};
 use super::outlook::Collected;
 use crate::scenario::{
-    Act, Arm, BrokerKind, Fault, HeartbeatThread, RECONNECT_PAUSE, ReaperGeneration, ReaperSettings, Scenario,
+    Act, Arm, BrokerKind, Fault, HeartbeatThread, RECONNECT_PAUSE, ReaperGeneration, ReaperSettings, Scenario, Scope,
     SubjectKind, Trigger,
 };
 use crate::timers::application::reapers::{Airflow, AirflowGeneration};
@@ -307,7 +307,11 @@ pub fn variants(scenario: &Scenario, trial: &Trial, machine: &Machine) -> Result
                 broker: Environment { rto, ..machine.environment(&BTreeMap::new(), round_trip) },
                 fault: timers::Fault {
                     kind: kind(fault),
-                    scope: if fault.scope.lets_reconnect() { FaultScope::Flow } else { FaultScope::Host },
+                    scope: match fault.scope {
+                        Scope::Flow => FaultScope::Flow,
+                        Scope::Pair => FaultScope::Pair,
+                        Scope::Host => FaultScope::Host,
+                    },
                     duration: None,
                 },
                 conditions: *conditions,
@@ -376,42 +380,8 @@ fn refuse(scenario: &Scenario, arm: &Arm, fault: &Fault) -> Result<(), String> {
             settings.subject
         ));
     }
-    if !fault.injection.is_faithful() {
-        return Err(format!("{}: the model knows a cut in the path", fault.injection.words()));
-    }
-    if fault.act.is_some_and(Act::tells_at_once) {
-        return Err("the broker's kernel ends the connection, at once or when it is spoken to".to_string());
-    }
-    if fault.act.is_some_and(|act| act.hits_worker() || act.beside_the_connection()) {
-        return Err("nothing of the connection is wrong: a process is killed or stopped".to_string());
-    }
-    if let Some(middlebox) = fault.middlebox.filter(|middlebox| !middlebox.silent()) {
-        return Err(if middlebox.loose {
-            "who speaks first decides whether the connection lives on, and the model does not know who".to_string()
-        } else {
-            "the middlebox answers the next segment with a RST; the model knows no connection that is forgotten"
-                .to_string()
-        });
-    }
-    if fault.act.is_some_and(Act::alarms) {
-        return Err("nothing of the connection is wrong: whoever publishes is blocked".to_string());
-    }
-    if fault.act == Some(Act::WithholdReply) {
-        return Err("the next reply begins to arrive; the model knows silence from the fault on".to_string());
-    }
-    if fault.act == Some(Act::VanishHost) {
-        return Err(
-            "the router answers with ICMP host unreachable, which undoes back-off; the model knows silence".to_string()
-        );
-    }
-    if fault.act.is_some_and(Act::forgets) && fault.drop.is_none() {
-        return Err(
-            "the broker's kernel answers the next segment with a RST; the model knows no connection that is forgotten"
-                .to_string(),
-        );
-    }
-    if fault.repeat.is_some() {
-        return Err("the fault comes again; the model knows one cut".to_string());
+    if let Some(why) = fault.unknown_to_the_model() {
+        return Err(why);
     }
     if settings.ping.is_some() && settings.read_timeout != Setting::None {
         return Err("a PING's reply is waited for from the PING on; the model knows reads that are always outstanding"

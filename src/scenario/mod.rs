@@ -31,6 +31,7 @@ mod table;
 mod target;
 mod timing;
 mod tree;
+mod unmodelled;
 mod value;
 mod walk;
 mod worker;

@@ -44,6 +44,8 @@ impl FaultKind {
 pub enum FaultScope {
     /// This connection only: the worker's other connections live, and it can reconnect.
     Flow,
+    /// All that goes between the client's host and the broker's: it can't reconnect, and what it has to do with others goes on.
+    Pair,
     /// The whole host.
     Host,
 }

@@ -249,6 +249,52 @@ fn sysctls_alone_describe_a_client_that_sets_nothing() {
 }
 
 #[test]
+fn what_is_not_known_is_said_with_the_reason() {
+    let lines = |file: &str| answer(&[file]).split_whitespace().collect::<Vec<_>>().join(" ");
+    let own = lines("scenarios/own-consumer.toml");
+    assert!(own.contains("no prediction: the model does not know what a command of your own sets"), "{own}");
+    assert!(own.contains("`halfopen inspect --pid`") && !own.contains("first to notice"), "{own}");
+    let target = lines("examples/compose-target.toml");
+    assert!(target.contains("no prediction:") && target.contains("`halfopen inspect --container`"), "{target}");
+    // Said once for all arms.
+    let killed = lines("scenarios/faults/killed-broker.toml");
+    assert!(killed.contains("killed-broker: no prediction: the broker's kernel ends the connection"), "{killed}");
+    assert_eq!(killed.matches("no prediction").count(), 1, "{killed}");
+    let of = |file: &str| {
+        let answer = json(&[file]);
+        let count = |key: &str| answer[key].as_array().unwrap().len();
+        (count("not_predicted"), count("predictions"))
+    };
+    assert_eq!(of("scenarios/own-consumer.toml").1, 0);
+    assert_eq!(of("scenarios/faults/killed-broker.toml"), (2, 0));
+    // What freezes has a prediction, and not that of a healthy connection.
+    let frozen = json(&["scenarios/faults/frozen-broker.toml"]);
+    let faults: Vec<&Value> = frozen["predictions"].as_array().unwrap().iter().map(|p| &p["fault"]).collect();
+    assert!(!faults.is_empty() && faults.iter().all(|fault| *fault == "frozen-peer"), "{faults:?}");
+}
+
+#[test]
+fn a_pair_is_all_between_two_hosts_and_nothing_else() {
+    let with = |scope: &str| json(&stall(&["--set", &format!("scope={scope}"), "--set", "row=running"]));
+    let fires = |answer: &Value, name: &str| {
+        let all = answer["predictions"][0]["watchers"].as_array().unwrap().clone();
+        all.iter().any(|w| w["watcher"] == name && !w["lo_s"].is_null())
+    };
+    let (pair, host) = (with("pair"), with("host"));
+    assert_eq!((&pair["predictions"][0]["scope"], &host["predictions"][0]["scope"]), (&"pair".into(), &"host".into()));
+    assert_eq!(pair["predictions"][0]["situation"], "all to the broker cut, idle, task running");
+    // The task's own heartbeat goes to the database, which is another host.
+    assert!(!fires(&pair, "task_heartbeat") && fires(&host, "task_heartbeat"));
+    assert_eq!(pair["predictions"][0]["detection"], host["predictions"][0]["detection"]);
+    let (code, error) = refused(&set(&["subject=lapin", "scope=pairs"]));
+    assert!(code == Some(2) && error.contains("pair"), "{error}");
+    // On Redis the worker's events go to the same host: they wait for a reply.
+    let redis = json(&set(&["subject=celery", "broker=redis", "scope=pair"]));
+    let calls: Vec<&Value> = redis["predictions"].as_array().unwrap().iter().collect();
+    assert!(calls.iter().all(|p| p["synchronous_call"] == true), "{calls:#?}");
+}
+
+#[test]
 fn strict_turns_warnings_into_a_failure() {
     assert_eq!(run(&[&STALL[..], &["--strict"]].concat()).status.code(), Some(1));
     let healthy = set(&["subject=lapin", "heartbeat=10s"]);

@@ -75,7 +75,8 @@ pub fn case(plan: &Plan, arm: usize, fault: usize, env: &Environment) -> Case {
         kind: kind(fault.drop),
         scope: match fault.scope {
             Scope::Flow => FaultScope::Flow,
-            Scope::Pair | Scope::Host => FaultScope::Host,
+            Scope::Pair => FaultScope::Pair,
+            Scope::Host => FaultScope::Host,
         },
         duration: fault.duration.get(),
     };

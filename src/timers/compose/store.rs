@@ -125,7 +125,11 @@ fn task_table(scene: &Scene<'_>, out: &mut Findings) {
         Some(_) if row != Some(Row::Processing) => {
             out.silent(Watcher::LivenessTtl, NeverTriggered, "only a PROCESSING row is judged by its worker");
         }
-        Some(_) if case.fault.scope == FaultScope::Flow => {
+        // Of a broker that is Redis it is taken that the keys are kept there.
+        Some(_)
+            if case.fault.scope == FaultScope::Flow
+                || (case.fault.scope == FaultScope::Pair && case.settings.broker != BrokerKind::Redis) =>
+        {
             let why = "the worker lives and renews its key over another connection";
             out.silent(Watcher::LivenessTtl, NeverTriggered, why);
         }
