@@ -30,7 +30,7 @@ impl Certificates {
     ///
     /// # Errors
     /// When they can't be made or written.
-    pub(super) fn make(dir: &Path, addresses: &[Ipv4Addr], below: &str) -> io::Result<Self> {
+    pub fn make(dir: &Path, addresses: &[Ipv4Addr], below: &str) -> io::Result<Self> {
         let dir = dir.join("tls");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
         let files = Self { ca: dir.join("ca.pem"), certificate: dir.join("broker.pem"), key: dir.join("broker.key") };

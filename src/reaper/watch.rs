@@ -115,7 +115,7 @@ impl Watch {
                 let lives = |name: &String| beats.get(name).is_some_and(|at| now.since(*at) <= self.rule.ttl);
                 names.iter().map(|name| (name.clone(), lives(name))).collect()
             }
-            (LivenessStore::Redis, Some(address)) => match alive(address, "worker:{id}", &names) {
+            (LivenessStore::Redis, Some(address)) => match alive(address, None, "worker:{id}", &names) {
                 Ok(known) => known,
                 Err(error) => {
                     doubt(format!("liveness is not known, age alone decides: {error}"));

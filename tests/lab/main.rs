@@ -32,6 +32,7 @@ mod peers;
 mod place;
 mod proxies;
 mod reap;
+mod reap_tls;
 mod reaper;
 mod rootless;
 mod scenarios;

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// PostgreSQL refuses to run as root.
-const NOBODY: u32 = 65_534;
+pub const NOBODY: u32 = 65_534;
 
 /// Both servers on sockets in a folder of their own: no port, no network.
 struct Stores {
@@ -22,21 +22,21 @@ struct Stores {
     redis: Option<Child>,
 }
 
-fn newest_postgres() -> PathBuf {
+pub fn newest_postgres() -> PathBuf {
     let found = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|e| e.path().join("bin"));
     let mut found: Vec<PathBuf> = found.filter(|bin| bin.join("postgres").exists()).collect();
     found.sort();
     found.pop().expect("PostgreSQL is not installed; scripts/setup installs it")
 }
 
-fn as_nobody(program: &Path) -> Command {
+pub fn as_nobody(program: &Path) -> Command {
     let id = NOBODY.to_string();
     let mut command = Command::new("setpriv");
     command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).arg(program);
     command
 }
 
-fn within(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+pub fn within(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < limit {
         if is_so() {

@@ -4,6 +4,7 @@ use crate::reaper::rule::guard::Brake;
 use crate::reaper::rule::liveness::Limits;
 use crate::units::{parse_duration, print_duration};
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 use toml_edit::{Document, Item, TableLike};
 
@@ -65,8 +66,10 @@ pub enum Liveness {
     None,
     /// A Redis key with a time to live.
     Redis {
-        /// The server, as `redis://…`.
+        /// The server, as `redis://…`, or encrypted as `rediss://…`.
         address: Address,
+        /// The file with its authority's certificate; `None`: the system's authorities.
+        ca: Option<PathBuf>,
         /// The key; `{id}` stands for the worker's name.
         key: String,
     },
@@ -110,7 +113,8 @@ const TASKS: &[&str] = &[
     "failed",
     "code",
 ];
-const LIVENESS: &[&str] = &["store", "address", "address_env", "key", "table", "worker_id", "last_heartbeat_at", "ttl"];
+const LIVENESS: &[&str] =
+    &["store", "address", "address_env", "ca", "key", "table", "worker_id", "last_heartbeat_at", "ttl"];
 const LIMITS: &[&str] = &["pending", "processing", "sweep", "max_fail", "max_share"];
 const SECTIONS: &[&str] = &["tasks", "liveness", "limits"];
 
@@ -181,14 +185,21 @@ fn liveness_of(section: &Section<'_>) -> Result<Liveness, ConfigError> {
     match store.as_str() {
         "none" => only(&[]).map(|()| Liveness::None),
         "redis" => {
-            only(&["address", "address_env", "key"])?;
+            only(&["address", "address_env", "ca", "key"])?;
             let key = section.text("key")?.unwrap_or_else(|| "worker:{id}".to_string());
             if !key.contains("{id}") {
                 return Err(
                     section.error("key", "has no `{id}` for the worker's name; write for example \"worker:{id}\"")
                 );
             }
-            Ok(Liveness::Redis { address: section.address("redis://127.0.0.1:6379/0")?, key })
+            let address = section.address("redis://127.0.0.1:6379/0")?;
+            let ca = section.text("ca")?.map(PathBuf::from);
+            if let (Some(_), Address::Plain(plain)) = (&ca, &address)
+                && !plain.starts_with("rediss://")
+            {
+                return Err(section.error("ca", "is for a server behind TLS; write `address = \"rediss://…\"`"));
+            }
+            Ok(Liveness::Redis { address, ca, key })
         }
         "postgres" => {
             only(&["table", "worker_id", "last_heartbeat_at", "ttl"])?;
@@ -373,6 +384,8 @@ mod tests {
         assert!(of("[limits]\nmax_share = 20\n").contains("\"20%\""));
         assert!(of("[liveness]\nstore = \"etcd\"\n").contains("\"redis\", \"postgres\" or \"none\""));
         assert!(of("[liveness]\nstore = \"redis\"\naddress = \"redis://h\"\nkey = \"w\"\n").contains("{id}"));
+        let plain = of("[liveness]\nstore = \"redis\"\naddress = \"redis://h\"\nca = \"/ca.pem\"\n");
+        assert!(plain.starts_with("6: `liveness.ca`") && plain.contains("rediss://"), "{plain}");
         assert!(of("[liveness]\nstore = \"none\"\nttl = \"90s\"\n").contains("says nothing"));
         assert!(of("[worker]\n").starts_with("3: `worker`: is not known"));
         assert!(parse("[tasks]\n").unwrap_err().to_string().starts_with("1: `tasks.address`: is missing"));

@@ -8,6 +8,7 @@ mod config;
 mod database;
 mod metrics;
 mod sweep;
+mod tls;
 mod workers;
 
 pub use config::{Address, ConfigError, Liveness, OwnConfig, TaskTable, parse};

@@ -169,9 +169,10 @@ async fn ask(
         Liveness::None => return Ok(BTreeMap::new()),
         _ if names.is_empty() => return Ok(BTreeMap::new()),
         Liveness::Postgres { .. } => database.alive(&names.iter().map(String::as_str).collect::<Vec<_>>()).await,
-        Liveness::Redis { address, key } => {
-            let (address, key, names) = (address.clone(), key.clone(), names.clone());
-            let asked = tokio::task::spawn_blocking(move || workers::alive(&address, &key, &names)).await;
+        Liveness::Redis { address, ca, key } => {
+            let (address, ca, key, names) = (address.clone(), ca.clone(), key.clone(), names.clone());
+            let asked =
+                tokio::task::spawn_blocking(move || workers::alive(&address, ca.as_deref(), &key, &names)).await;
             asked.unwrap_or_else(|error| {
                 Err(StoreError::Failed { what: "ask for the workers", text: error.to_string() })
             })
