@@ -142,6 +142,7 @@ fn publish(trial: TrialId, broker: BrokerKind, interval_ms: u64) -> Command {
         task: None,
         routing: Box::default(),
         second_consumer: false,
+        second_from: None,
     }
 }
 
@@ -156,7 +157,16 @@ fn what_a_consumer_leaves_goes_to_the_second_one(subject: &mut Child, producer: 
     else {
         unreachable!()
     };
-    producer.tell(&Command::Publish { trial, broker, target, interval, task, routing, second_consumer: true });
+    producer.tell(&Command::Publish {
+        trial,
+        broker,
+        target,
+        interval,
+        task,
+        routing,
+        second_consumer: true,
+        second_from: None,
+    });
     let fresh = |kind: &Kind| matches!(kind, Kind::Elsewhere { redelivered: false, .. }).then_some(());
     producer.event(trial, "a message of the second consumer's own", fresh);
     let delivered = |kind: &Kind| match kind {
@@ -474,6 +484,7 @@ fn redis_blocking_on_redis() {
         };
         assert_eq!(subject.event(trial, "delivery", want).1, 0);
     }
+    what_a_dead_worker_has_kept_goes_to_the_second_one(&mut producer);
     let frozen = Clock::from_zero(0).now();
     kill(broker.group(), Signal::SIGSTOP).unwrap();
     let (at, attempt, how, errno, _) = subject.notice(1);
@@ -488,6 +499,43 @@ fn redis_blocking_on_redis() {
     let (_, attempt, how, _, _) = subject.notice(0);
     assert_eq!(attempt, 0, "without a limit it sat through the freeze");
     assert!(matches!(how, How::Eof | How::Errno));
+}
+
+/// In kombu's layout: the second consumer looks for what was not acknowledged in time, and gets it, marked, out of its list.
+fn what_a_dead_worker_has_kept_goes_to_the_second_one(producer: &mut Child) {
+    let trial = 12;
+    let mut wanted = settings(SubjectKind::RedisBlocking);
+    (wanted.ack, wanted.work) = (Some(Ack::Late), some(600.0).get());
+    wanted.delivery.visibility_timeout = Some(Duration::from_secs(2));
+    let mut dies = Child::start("__subject", &[]);
+    dies.tell(&open(redis(), trial, wanted.clone(), None));
+    dies.ready(trial, 0);
+    let routing = Routing { delivery: wanted.delivery, ..Routing::default() };
+    producer.tell(&Command::Publish {
+        trial,
+        broker: BrokerKind::Redis,
+        target: target(redis(), trial),
+        interval: Duration::from_millis(100),
+        task: Some(Task { message: Message::Celery("t".into()), declare: false, first_due: None }),
+        routing: Box::new(routing),
+        second_consumer: true,
+        second_from: None,
+    });
+    let fresh = |kind: &Kind| matches!(kind, Kind::Elsewhere { redelivered: false, .. }).then_some(());
+    producer.event(trial, "a message of the second consumer's own", fresh);
+    let delivered = |kind: &Kind| match kind {
+        Kind::Delivered { message, redelivered: false, .. } => Some(*message),
+        _ => None,
+    };
+    let (taken, held) = dies.event(trial, "a message in the first one's hands", delivered);
+    drop(dies);
+    let left =
+        |kind: &Kind| matches!(kind, Kind::Elsewhere { message, redelivered: true } if *message == held).then_some(());
+    let (given, ()) = producer.event(trial, "what the first one left", left);
+    // Looked for every tenth of the timeout; the clock of the hash is the wall's.
+    let waited_s = given.since(taken).as_secs_f64();
+    assert!((1.9..3.5).contains(&waited_s), "{waited_s} s");
+    producer.tell(&Command::Close { trial });
 }
 
 /// Drops every segment of the three servers behind the senders' backs, as `INPUT` does: for what the clients hear that
@@ -607,6 +655,7 @@ fn a_celery_worker_and_ours_do_what_the_other_has_left_in_one_queue_on_redis() {
         task: task(first_due),
         routing: Box::new(Routing { count: Some(1), ..Routing::default() }),
         second_consumer: false,
+        second_from: None,
     };
     let mut ours = settings(SubjectKind::RedisBlocking);
     ours.ack = Some(Ack::Late);

@@ -41,7 +41,7 @@ fn same(a: &Path, b: &Path) -> bool {
     real(a).is_some_and(|a| Some(a) == real(b))
 }
 
-fn write(dir: &RunDir, recorded: &Recorded, runs: &[PathBuf]) -> Result<(), StoreError> {
+pub(super) fn write(dir: &RunDir, recorded: &Recorded, runs: &[PathBuf]) -> Result<(), StoreError> {
     dir.write_run(&recorded.run)?;
     let mut log = dir.event_log(Clock::start())?;
     recorded.events.iter().try_for_each(|event| log.append(event))?;

@@ -36,6 +36,7 @@ mod report;
 mod run;
 mod usage;
 mod vm;
+mod waves;
 
 pub use exit::{Exit, Failure};
 

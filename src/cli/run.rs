@@ -5,7 +5,7 @@ use super::exit::{Exit, Failure};
 use super::guest::{Guest, run_in_guest};
 use super::jobs::side_by_side;
 use super::redact::redact;
-use super::{baseline, firewall, machine, pretty, print};
+use super::{baseline, firewall, machine, pretty, print, waves};
 use crate::clients;
 use crate::engine::job::{FACTS_FILE, Facts, JOB_FILE, Job};
 use crate::engine::kernel::descriptors;
@@ -380,6 +380,20 @@ fn dry_run(all: &[Ready], json: bool) -> Result<Exit, Failure> {
 
 /// Carries one scenario out with real sockets: its exit code and its summary.
 pub(super) fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, serde_json::Value), Failure> {
+    let waves = ready.plan.waves();
+    let (exit, dir) = match &waves[..] {
+        // A part is what somebody wants at once.
+        [_, _, ..] if args.partition.is_none() => waves::measure(ready, waves, out, args)?,
+        _ => measure(ready, out, args)?,
+    };
+    match dir {
+        Some(dir) => finish(&dir, exit, args),
+        None => Ok((exit, serde_json::Value::Null)),
+    }
+}
+
+/// Carries one scenario out, all of it at once: how it ended, and its directory where anything was measured.
+pub(super) fn measure(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Exit, Option<RunDir>), Failure> {
     let harness = |e: &dyn std::fmt::Display| Failure::new(Exit::Harness, e.to_string());
     signals::hold().map_err(|e| Failure::new(Exit::Harness, format!("signals: {e}")))?;
     let dir = RunDir::create(out).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
@@ -425,9 +439,9 @@ pub(super) fn carry_out(ready: &Ready, out: &Path, args: &RunArgs) -> Result<(Ex
     if exit == Exit::Cannot {
         // The engine has said why. Nothing was measured, so no run is left behind.
         dir.discard().map_err(|e| harness(&e))?;
-        return Ok((exit, serde_json::Value::Null));
+        return Ok((exit, None));
     }
-    finish(&dir, exit, args)
+    Ok((exit, Some(dir)))
 }
 
 /// Hands the job over and waits. The job file holds no secret: logins are made inside.

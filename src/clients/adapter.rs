@@ -296,15 +296,6 @@ fn mixed(table: Option<&Item>) -> BTreeMap<String, Value> {
 }
 
 impl Adapter {
-    /// What says that it consumes. Behind TLS nobody hears what a client sends, so there it is a connection.
-    #[must_use]
-    pub fn ready(&self, settings: &Settings) -> ReadyWhen {
-        match &self.ready {
-            ReadyWhen::Consumes if settings.tls => ReadyWhen::Connections(1),
-            known => known.clone(),
-        }
-    }
-
     /// Names and versions of what `run.json` shows, from the lock file.
     #[must_use]
     pub fn locked_versions(&self) -> BTreeMap<String, String> {
@@ -365,7 +356,7 @@ impl Adapter {
             argv: self.command.iter().map(|text| fill(text)).collect(),
             env: env.into_iter().collect(),
             cwd: self.cwd.as_ref().map(|cwd| place.started_in.join(cwd)),
-            ready: self.ready(settings),
+            ready: self.ready.clone(),
             lost: self.lost.clone(),
             words: self.words.clone(),
             done: self.done.clone(),

@@ -62,6 +62,24 @@ impl RoleReader {
     }
 }
 
+/// What a consumer of this queue is for, to a client whose own queue is `own`; an empty name stands for any that is not its
+/// own housekeeping.
+#[must_use]
+pub fn role_of_consumer(queue: &[u8], own: &[u8]) -> &'static str {
+    match subscriber(queue) {
+        _ if queue == own => "consumer",
+        "subscriber" if own.is_empty() => "consumer",
+        other => other,
+    }
+}
+
+/// Whether a role tells more than another one; none tells least.
+#[must_use]
+pub fn tells_more(role: &str, than: Option<&str>) -> bool {
+    let rank = |role: &str| ROLES.iter().position(|known| *known == role);
+    rank(role) > than.and_then(rank)
+}
+
 /// What subscribes to this name.
 fn subscriber(name: &[u8]) -> &'static str {
     match (has(name, b"celeryev"), has(name, b"pidbox")) {
@@ -86,11 +104,7 @@ fn of_method(payload: &[u8], queue: &[u8]) -> Option<&'static str> {
     let [_, _, length, name @ ..] = rest else { return None };
     let name = name.get(..usize::from(*length))?;
     match *method {
-        CONSUME if name == queue => Some("consumer"),
-        CONSUME => Some(match subscriber(name) {
-            "subscriber" if queue.is_empty() => "consumer",
-            other => other,
-        }),
+        CONSUME => Some(role_of_consumer(name, queue)),
         PUBLISH => Some(publisher(name)),
         _ => None,
     }

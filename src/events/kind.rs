@@ -271,12 +271,15 @@ pub enum Kind {
         /// The proxy's own connection to the broker for it, as the proxy names it.
         upstream: Tuple,
     },
-    /// What a connection is for, by what went over it.
+    /// What a connection is for, by what went over it or by the broker's own word.
     Role {
         /// The connection, as the client names it.
         tuple: Tuple,
         /// `consumer`: it subscribed to the trial's queue.
         role: String,
+        /// Whose word it is: `rabbitmqctl`, `client_list`; empty is the traffic's.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        from: String,
     },
     /// The process that hosts the subject ended.
     SubjectExited {

@@ -414,7 +414,15 @@ pub fn nofile_within_reach(wanted: u64) -> u64 {
 /// # Errors
 /// When it can't be started, or does not end within `limit` (then it is killed).
 pub fn output(program: &Path, args: &[&str], limit: Duration) -> io::Result<(ExitStatus, String)> {
-    let mut launch = Launch::new(program).args(args.iter().copied());
+    output_of(Launch::new(program).args(args.iter().copied()), limit)
+}
+
+/// The same of a program that is started in a certain way.
+///
+/// # Errors
+/// As [`output`].
+pub fn output_of(mut launch: Launch, limit: Duration) -> io::Result<(ExitStatus, String)> {
+    let program = launch.program.clone();
     launch.stdout = Stream::Pipe;
     launch.stderr = Stream::Pipe;
     let mut process = launch.spawn()?;

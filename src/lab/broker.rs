@@ -2,7 +2,7 @@
 
 use super::netns::ADMIN;
 use super::running::Running;
-use super::{Alarm, LabError, Resource};
+use super::{Alarm, LabError, Resource, Tables};
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
 use crate::host::process::Launch;
@@ -108,6 +108,12 @@ impl Broker {
     pub fn alarm(&self, resource: Resource) -> Option<Alarm> {
         let control = self.control.clone()?;
         Some(Alarm { resource, control, log: self.log.clone() })
+    }
+
+    /// Its own tables, where its command line is at hand.
+    #[must_use]
+    pub fn tables(&self) -> Option<Tables> {
+        Some(Tables { control: self.control.clone()? })
     }
 
     /// Memory and processor time that it used so far, with its own children.

@@ -25,6 +25,7 @@ mod postgres;
 mod rabbitmq;
 mod redis;
 mod running;
+mod tables;
 pub mod vm;
 
 pub use alarm::{Alarm, Resource};
@@ -34,6 +35,7 @@ pub use error::LabError;
 pub use netns::{ADMIN, ArmNet, BoxNet, MAX_OWN_LINKS, PRODUCER, RouterNs, STANDBY, TO_SERVERS, own_link_of};
 pub use postgres::Postgres;
 pub use running::{Running, Seat, Status};
+pub use tables::{Consumer, Tables};
 
 use crate::host::netns::NetNs;
 use crate::host::nft::Family;
@@ -67,8 +69,8 @@ pub struct LabSpec<'a> {
     pub nofile: u64,
     /// Which namespace becomes the router.
     pub router: RouterNs,
-    /// Whether the trials' server addresses belong to a namespace for proxies; the brokers are behind it.
-    pub proxied: bool,
+    /// The trials' server addresses that belong to a namespace for proxies; the brokers are behind it.
+    pub proxied: Vec<Ipv4Addr>,
     /// Whether a fault needs what only namespaces have: brokers that are the harness' own children.
     pub namespaces_only: bool,
     /// With containers: whether one of them is the router between the others, as the namespaces lab always has one.

@@ -193,7 +193,7 @@ pub(super) fn build(spec: &LabSpec<'_>, clock: Clock) -> Result<Network, LabErro
     }
     let create = |name: &str| NetNs::create(name).map_err(LabError::Network);
     let (server, producer) = (create("server")?, create("producer")?);
-    let proxy = spec.proxied.then(|| create("proxy")).transpose()?;
+    let proxy = (!spec.proxied.is_empty()).then(|| create("proxy")).transpose()?;
     let standby = spec.standby.then(|| create("standby")).transpose()?;
     let clients = spec.arms.iter().map(|arm| create(&arm.name)).collect::<Result<Vec<_>, _>>()?;
     join(spec, Network { router, server, producer, proxy, standby, clients, links: Links::default() }, clock)
@@ -271,9 +271,7 @@ fn wire(spec: &LabSpec<'_>, network: &Network) -> std::io::Result<()> {
         group: 0,
     };
     let mut ops = leaf.router_ops();
-    if proxy.is_none() {
-        ops.push(route(SERVERS, SERVER_LINK));
-    }
+    ops.push(route(SERVERS, SERVER_LINK));
     ops.push(route((ADMIN, 32), SERVER_LINK));
     apply(router, &ops)?;
     let mut ops = host_of_brokers(&leaf);
@@ -306,7 +304,8 @@ fn wire(spec: &LabSpec<'_>, network: &Network) -> std::io::Result<()> {
             group: 0,
         };
         let mut ops = leaf.router_ops();
-        ops.push(route(SERVERS, PROXY_LINK));
+        // Nearer than the servers' own way, and than that of an arm with a link.
+        ops.extend(spec.proxied.iter().map(|server| route((*server, 32), PROXY_LINK)));
         apply(router, &ops)?;
         let mut ops = base_ops();
         ops.extend(leaf.own_ops());

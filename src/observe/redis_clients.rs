@@ -1,4 +1,4 @@
-//! Redis's own table of clients, polled: when a connection is gone from it.
+//! Redis's own table of clients, polled: when a connection is gone from it, and what a client is for.
 //!
 //! Redis logs no end of a connection, so the table is all there is. Each end carries the bracket of its two polls: it
 //! happened between the request that still saw the client and the answer that did not. Reading the table is pure
@@ -15,16 +15,22 @@ use std::net::{SocketAddrV4, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// Whose word a role is that comes from here.
+const FROM: &str = "client_list";
+
 /// The clients that were there at the last poll.
 #[derive(Debug, Default)]
 pub struct ClientTable {
     clients: HashMap<u64, (Tuple, String)>,
+    /// What each of them is for, as far as it has shown.
+    roles: HashMap<u64, &'static str>,
     asked: Option<Offset>,
     changed: Offset,
 }
 
 impl ClientTable {
-    /// Takes the next answer of `CLIENT LIST`, asked at `asked` and read at `answered`; returns the ends.
+    /// Takes the next answer of `CLIENT LIST`, asked at `asked` and read at `answered`; returns the ends, and what clients are
+    /// for that was not known.
     pub fn update(&mut self, list: &str, asked: Offset, answered: Offset) -> Vec<Event> {
         let now: HashMap<u64, (Tuple, String)> = list.lines().filter_map(client_of).collect();
         if now.len() != self.clients.len() || now.keys().any(|id| !self.clients.contains_key(id)) {
@@ -37,12 +43,29 @@ impl ClientTable {
             .collect();
         gone.sort_by_key(|(id, ..)| *id);
         let not_before = self.asked.replace(asked).unwrap_or(asked);
-        gone.into_iter()
-            .map(|(_, tuple, line)| {
-                let text = format!("not before {not_before} s; last seen as: {line}");
-                Event::of_run(answered, Source::Broker, Kind::BrokerEnd { tuple, reason: "gone".into(), text })
-            })
-            .collect()
+        self.roles.retain(|id, _| self.clients.contains_key(id));
+        let ends = gone.into_iter().map(|(_, tuple, line)| {
+            let text = format!("not before {not_before} s; last seen as: {line}");
+            Event::of_run(answered, Source::Broker, Kind::BrokerEnd { tuple, reason: "gone".into(), text })
+        });
+        ends.chain(self.news(answered)).collect()
+    }
+
+    fn news(&mut self, at: Offset) -> Vec<Event> {
+        let mut ids: Vec<u64> = self.clients.keys().copied().collect();
+        ids.sort_unstable();
+        let mut events = Vec::new();
+        for id in ids {
+            let (tuple, line) = &self.clients[&id];
+            let Some(role) = role_of(line) else { continue };
+            let rank = |role: &str| ROLES.iter().position(|known| *known == role);
+            if rank(role) > self.roles.get(&id).and_then(|known| rank(known)) {
+                self.roles.insert(id, role);
+                let kind = Kind::Role { tuple: *tuple, role: role.into(), from: FROM.into() };
+                events.push(Event::of_run(at, Source::Broker, kind));
+            }
+        }
+        events
     }
 
     /// When a client last came or went, as far as the polls saw.
@@ -61,6 +84,28 @@ impl ClientTable {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.clients.is_empty()
+    }
+}
+
+/// The least telling first: one that does several things has the last of them.
+const ROLES: [&str; 3] = ["publisher", "subscriber", "consumer"];
+
+/// What a client is for, by its flags, its subscriptions and its last command. Redis does not say of what: neither the list that
+/// is popped from nor the channel.
+fn role_of(line: &str) -> Option<&'static str> {
+    let field = |name: &str| line.split(' ').find_map(|f| f.strip_prefix(name)?.strip_prefix('='));
+    let some = |name: &str| field(name).is_some_and(|n| n != "0");
+    // `b`: it waits in a blocking command.
+    if field("flags").is_some_and(|flags| flags.contains('b')) {
+        return Some("consumer");
+    }
+    if some("sub") || some("psub") || some("ssub") {
+        return Some("subscriber");
+    }
+    match field("cmd")? {
+        "brpop" | "blpop" | "brpoplpush" | "blmove" | "blmpop" | "rpop" | "lpop" | "xreadgroup" => Some("consumer"),
+        "lpush" | "rpush" | "publish" | "spublish" | "xadd" => Some("publisher"),
+        _ => None,
     }
 }
 
@@ -161,10 +206,34 @@ mod tests {
                        omem=0 tot-mem=22303 events=r cmd=brpop user=default redir=-1 resp=2";
 
     #[test]
+    fn what_a_client_is_for_shows_and_is_told_once() {
+        let publishes = ONE.replace("flags=b", "flags=N").replace("cmd=brpop", "cmd=publish");
+        let subscribes = publishes.replace(" psub=0", " psub=1").replace("flags=N", "flags=P");
+        let mut table = ClientTable::default();
+        let mut told = |line: &str| -> Vec<String> {
+            let events = table.update(line, Offset(1), Offset(2));
+            let role = |event: Event| match event.kind {
+                Kind::Role { role, from, .. } => format!("{role} by {from}"),
+                other => format!("{other:?}"),
+            };
+            events.into_iter().map(role).collect()
+        };
+        assert_eq!(told(&publishes), ["publisher by client_list"]);
+        assert_eq!(told(&subscribes), ["subscriber by client_list"]);
+        assert!(told(&publishes).is_empty(), "it was a subscriber");
+        assert_eq!(told(ONE), ["consumer by client_list"]);
+        assert!(told(&ONE.replace("flags=b", "flags=N").replace("cmd=brpop", "cmd=ping")).is_empty());
+    }
+
+    #[test]
     fn a_client_that_disappears_is_an_end_with_its_bracket() {
         let two = ONE.replace("id=3", "id=4").replace(":40000", ":40001");
         let mut table = ClientTable::default();
-        assert!(table.update(&format!("{ONE}\n{two}\n"), Offset(1_000_000), Offset(2_000_000)).is_empty());
+        assert_eq!(
+            table.update(&format!("{ONE}\n{two}\n"), Offset(1_000_000), Offset(2_000_000)).len(),
+            2,
+            "their roles"
+        );
         assert_eq!(table.len(), 2);
         let events = table.update(&format!("{two}\n"), Offset(5_000_000_000), Offset(5_001_000_000));
         assert_eq!(events.len(), 1);
@@ -180,7 +249,7 @@ mod tests {
         let mut table = ClientTable::default();
         table.update(ONE, Offset(0), Offset(1));
         let again = ONE.replace("id=3", "id=9");
-        assert_eq!(table.update(&again, Offset(2), Offset(3)).len(), 1);
+        assert_eq!(table.update(&again, Offset(2), Offset(3)).len(), 2, "an end and a role");
         assert_eq!(table.update(&again, Offset(4), Offset(5)).len(), 0);
     }
 

@@ -92,7 +92,9 @@ pub fn build(mut scenario: Scenario, overrides: &Overrides) -> Result<Plan, Plan
     let draws: Vec<Vec<Draw>> =
         (0..scenario.arms.len()).map(|arm| draws(&scenario, arm, handed_over.as_deref())).collect();
     let trials: Vec<Trial> = slots.into_iter().filter_map(|(id, slot)| trial(id, slot, &draws[slot.arm])).collect();
-    let estimate = estimate(&scenario, &trials);
+    // A part is what somebody wants at once.
+    let waves = if overrides.partition.is_some() { 1 } else { waves(&scenario, trials.len()) };
+    let estimate = estimate(&scenario, &trials, waves);
     Ok(Plan {
         scenario,
         trials,
@@ -192,8 +194,13 @@ fn trial(id: TrialId, slot: Slot, draws: &[Draw<'_>]) -> Option<Trial> {
     Some(Trial { id, arm, fault, phase, client, server, predicted: None, predicted_watchers: Vec::new() })
 }
 
-/// How long the run takes: everything of one plan runs at the same time.
-fn estimate(scenario: &Scenario, trials: &[Trial]) -> Duration {
+/// In how many waves so many trials are done.
+pub(super) fn waves(scenario: &Scenario, trials: usize) -> usize {
+    scenario.at_once.map_or(1, |most| trials.div_ceil(most as usize)).max(1)
+}
+
+/// How long the run takes: everything of one wave runs at the same time.
+fn estimate(scenario: &Scenario, trials: &[Trial], waves: usize) -> Duration {
     if scenario.tasks.is_some() {
         // Simulated only; a month is no time.
         return Duration::from_secs(1);
@@ -208,9 +215,10 @@ fn estimate(scenario: &Scenario, trials: &[Trial]) -> Duration {
     };
     // 1,000 lapin connections open in 3.2 s on two cores.
     let opening = Duration::from_secs(1)
-        + Duration::from_millis(4).saturating_mul(u32::try_from(trials.len()).unwrap_or(u32::MAX));
+        + Duration::from_millis(4).saturating_mul(u32::try_from(trials.len() / waves).unwrap_or(u32::MAX));
     let phase = trials.iter().map(|trial| trial.phase).max().unwrap_or_default();
     let idle = scenario.faults.iter().filter_map(|fault| fault.idle).max().unwrap_or_default();
     let teardown = Duration::from_secs(2);
-    [start, opening, scenario.settle, phase, idle, scenario.horizon, teardown].into_iter().sum()
+    let one: Duration = [start, opening, scenario.settle, phase, idle, scenario.horizon, teardown].into_iter().sum();
+    one.saturating_mul(u32::try_from(waves).unwrap_or(u32::MAX))
 }

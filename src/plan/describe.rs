@@ -2,6 +2,7 @@
 //!
 //! What is left out: whether this machine can do it, which is `doctor`'s to say.
 
+use super::build::waves;
 use super::model::{Plan, Window};
 use super::phase;
 use crate::scenario::{Act, BrokerKind, Scope, Trigger};
@@ -37,6 +38,8 @@ pub struct Description {
     pub privileges: Vec<String>,
     /// Connections under test.
     pub connections: usize,
+    /// In how many waves, one after the other; 1 is all at once.
+    pub waves: usize,
     /// How long the run will take, in seconds.
     pub estimate_s: f64,
 }
@@ -77,8 +80,9 @@ pub fn describe(plan: &Plan) -> Description {
     let mut namespaces = vec!["router".to_string(), "server".to_string()];
     namespaces.extend(arms.iter().map(|arm| format!("client {}", arm.name)));
     namespaces.extend(with_producer.then(|| "producer".to_string()));
-    let proxied = scenario.faults.iter().any(|fault| fault.act.is_some_and(Act::in_proxy));
-    namespaces.extend(proxied.then(|| "proxy".to_string()));
+    let behind_proxy = |fault: usize| scenario.faults[fault].act.is_some_and(Act::in_proxy);
+    let proxied = plan.trials.iter().filter(|trial| behind_proxy(trial.fault)).count();
+    namespaces.extend((proxied > 0).then(|| "proxy".to_string()));
     let standby = scenario.faults.iter().any(|fault| fault.act == Some(Act::FailOver));
     namespaces.extend(standby.then(|| "standby".to_string()));
     let mut processes = vec!["supervisor, first process of its own PID namespace".to_string(), "engine".to_string()];
@@ -92,9 +96,8 @@ pub fn describe(plan: &Plan) -> Description {
         .extend(standby.then(|| "the same brokers once more, on the host that takes their address over".to_string()));
     let programs = plan.trials.iter().filter(|t| scenario.arms[t.arm].settings.subject.is_command()).count();
     processes.extend((programs > 0).then(|| format!("{programs} process trees of clients from outside, one a trial")));
-    processes.extend(
-        proxied.then(|| format!("{} proxies, one a trial, and a process for each connection", plan.trials.len())),
-    );
+    processes
+        .extend((proxied > 0).then(|| format!("{proxied} proxies, one a trial, and a process for each connection")));
     let pairs = namespaces.len() - 1;
     if let Some(reaper) = &scenario.reaper {
         let (timeout, interval) = (print_duration(reaper.timeout), print_duration(reaper.interval));
@@ -145,12 +148,13 @@ pub fn describe(plan: &Plan) -> Description {
             + 2 * arms.len()
             + 2
             + 2 * usize::from(with_producer)
-            + usize::from(proxied)
+            + proxied
             + usize::from(standby)
             + lines,
         table: "one nftables table (family ip) in the router's namespace, owned by the engine's socket".to_string(),
         privileges,
         connections: plan.trials.len(),
+        waves: waves(scenario, plan.trials.len()),
         estimate_s: plan.estimate.as_secs_f64(),
         arms,
         namespaces,
@@ -239,7 +243,11 @@ fn rounded(seconds: f64) -> String {
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}", self.scenario, self.question)?;
-        writeln!(f, "connections   {}", self.connections)?;
+        write!(f, "connections   {}", self.connections)?;
+        if self.waves > 1 {
+            write!(f, ", in {} waves", self.waves)?;
+        }
+        writeln!(f)?;
         for arm in &self.arms {
             let (name, subject, trials) = (&arm.name, &arm.subject, arm.trials);
             writeln!(f, "  arm         {name} ({subject}), {trials} trials, phase window {} s", arm.phase_window_s)?;

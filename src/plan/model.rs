@@ -1,5 +1,6 @@
 //! What a run is going to do, decided before it starts.
 
+use super::build::waves;
 use crate::scenario::Scenario;
 use crate::timers::{Watcher, WatcherState};
 use crate::units::TrialId;
@@ -104,6 +105,21 @@ impl Plan {
     #[must_use]
     pub fn position(&self, id: TrialId) -> Option<usize> {
         self.trials.binary_search_by_key(&id, |t| t.id).ok()
+    }
+
+    /// The plan in waves of no more trials than may run at once, each a plan of its own with its share of every arm and fault;
+    /// the plan itself where one is enough.
+    #[must_use]
+    pub fn waves(&self) -> Vec<Self> {
+        let count = waves(&self.scenario, self.trials.len());
+        let share = self.trials.len().div_ceil(count).max(1);
+        // Trials of all arms and faults take turns.
+        let wave = |trials: &[Trial]| Self {
+            trials: trials.to_vec(),
+            estimate: self.estimate / u32::try_from(count).unwrap_or(u32::MAX),
+            ..self.clone()
+        };
+        self.trials.chunks(share).map(wave).collect()
     }
 
     /// A trial by its number.

@@ -30,17 +30,19 @@ pub(super) fn ended(plan: &Plan, rows: &[TrialRow]) -> Vec<String> {
 
 fn lines(arm: &ArmOptions) -> Vec<String> {
     let name = &arm.arm;
-    let mut lines: Vec<String> = arm
-        .effective
-        .iter()
-        .map(|set| {
-            format!(
-                "{name}: effective {} ({})",
-                shown(&set.options, "so_rcvtimeo"),
-                super::sentences::plural(set.n, "connection")
-            )
-        })
-        .collect();
+    // Sets that differ in something else say the same here.
+    let mut sets: Vec<(String, usize)> = Vec::new();
+    for set in &arm.effective {
+        let text = shown(&set.options, "so_rcvtimeo");
+        match sets.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, n)) => *n += set.n,
+            None => sets.push((text, set.n)),
+        }
+    }
+    let line = |(text, n): (String, usize)| {
+        format!("{name}: effective {text} ({})", super::sentences::plural(n, "connection"))
+    };
+    let mut lines: Vec<String> = sets.into_iter().map(line).collect();
     if lines.is_empty() {
         lines.push(format!("{name}: the effective options of its connection could not be read"));
     }
@@ -106,5 +108,9 @@ mod tests {
         let works = arm(&[("subject", "celery"), ("read_timeout", "60s")], 60_000);
         assert_eq!(findings(&[works]), ["a: effective SO_RCVTIMEO 60 s (1 connection)"]);
         assert!(findings(&[arm(&[("subject", "tcp-reader")], 0)]).is_empty());
+        let mut differ = arm(&[("subject", "celery")], 0);
+        let options = EffectiveOptions { nonblocking: Some(true), ..differ.effective[0].options.clone() };
+        differ.effective.push(EffectiveCount { n: 2, options });
+        assert_eq!(findings(&[differ]), ["a: effective SO_RCVTIMEO 0 (none) (3 connections)"]);
     }
 }

@@ -107,7 +107,8 @@ pub(super) fn eta(
     }
 }
 
-/// What was not acknowledged is given to somebody else by RabbitMQ alone, and a task store knows one worker a task.
+/// What was not acknowledged is given to somebody else by RabbitMQ, and on Redis by kombu's rules; a task store knows one worker
+/// a task.
 pub(super) fn second_consumer(
     load: &Fields,
     arms: &[(&Fields, &Arm)],
@@ -116,10 +117,16 @@ pub(super) fn second_consumer(
     findings: &mut Findings,
 ) {
     let mut say = |problem: &str| findings.error(load.at("second_consumer"), load.name("second_consumer"), problem);
-    if let Some((_, arm)) = arms.iter().find(|(_, arm)| arm.settings.subject.broker() != BrokerKind::Rabbitmq) {
+    let gives_back = |arm: &Arm| match arm.settings.subject.broker() {
+        BrokerKind::Rabbitmq => true,
+        // By kombu's rules.
+        BrokerKind::Redis => arm.settings.subject.is_celery() || arm.settings.ack.is_some(),
+        BrokerKind::None => false,
+    };
+    if let Some((_, arm)) = arms.iter().find(|(_, arm)| !gives_back(arm)) {
         say(&format!(
-            "needs RabbitMQ, which gives what was not acknowledged to another consumer; arm `{}` is a `{}`: remove the one or \
-             the other",
+            "needs somebody who gives what was not acknowledged to another consumer: RabbitMQ, or on Redis Celery, or \
+             `redis-blocking` with `ack`; arm `{}` is a `{}`: remove the one or the other",
             arm.name, arm.settings.subject
         ));
     } else if stored {

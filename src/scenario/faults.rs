@@ -353,12 +353,13 @@ pub(super) fn proxied(faults: &[Fields], bare: bool, findings: &mut Findings) {
     }
 }
 
-/// What connections are for is heard at the broker's door, and not behind TLS.
+/// What connections are for is heard at the broker's door, and behind TLS asked of the broker: Redis knows of no queues.
 pub(super) fn heard(faults: &[Fields], arms: &[(&Fields, &Arm)], findings: &mut Findings) {
-    let Some((_, arm)) = arms.iter().find(|(_, arm)| arm.settings.tls) else { return };
+    let silent = |arm: &Arm| arm.settings.tls && arm.settings.subject.broker() == BrokerKind::Redis;
+    let Some((_, arm)) = arms.iter().find(|(_, arm)| silent(arm)) else { return };
     for fields in faults.iter().filter(|fields| fields.text("connection").is_some_and(|role| role != "consumer")) {
         let problem = format!(
-            "nobody hears what a connection is for where it is encrypted, and arm `{}` has `tls = true`; remove one of the two",
+            "nobody hears what a connection to Redis is for where it is encrypted, and arm `{}` has `tls = true`; remove one of the two",
             arm.name
         );
         findings.error(fields.at("connection"), fields.name("connection"), problem);

@@ -142,6 +142,14 @@ impl Settings {
         if self.tls && self.subject == SubjectKind::AmqpBlocking { self.connect_timeout } else { self.read_timeout }
     }
 
+    /// kombu's on Redis, where it is set: as an option of the harness's own, or as Celery is told it.
+    #[must_use]
+    pub fn visibility_timeout(&self) -> Option<Duration> {
+        let told = self.client.get("broker_transport_options").and_then(|options| options.get("visibility_timeout"));
+        let told = told.and_then(Value::as_f64).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        self.delivery.visibility_timeout.or(told)
+    }
+
     /// The TCP port at which this client finds its broker.
     #[must_use]
     pub fn port(&self) -> u16 {
@@ -408,6 +416,9 @@ pub struct Scenario {
     pub horizon: Duration,
     /// Seed of everything that is drawn.
     pub seed: u64,
+    /// The most trials at once; `None` is all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_once: Option<u32>,
     /// Whether CI runs it.
     pub ci: bool,
     /// Quiet time between "consuming" and the earliest cut.

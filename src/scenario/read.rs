@@ -331,6 +331,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         question,
         horizon: horizon?,
         seed: all.scenario.int("seed").and_then(|n| u64::try_from(n).ok()).unwrap_or(1),
+        at_once: all.scenario.int("at_once").and_then(|n| u32::try_from(n).ok()),
         ci: all.scenario.flag("ci").unwrap_or(false),
         settle,
         broker,

@@ -66,6 +66,14 @@ const SCENARIO: &[Key] = &[
         "Seed of everything that is drawn.",
         &["random_seed"],
     ),
+    optional(
+        "at_once",
+        Kind::Integer { min: 1, max: MAX_TRIALS as i64 },
+        "all",
+        "at_once = 100",
+        "The most trials at once, where a program a trial needs much memory: more are done in waves, each like a run, and joined.",
+        &["waves", "batch", "parallel"],
+    ),
     optional("ci", Kind::Flag, "`false`", "ci = true", "Whether CI runs it.", &[]),
     optional(
         "settle",
@@ -169,8 +177,8 @@ const LOAD: &[Key] = &[
         Kind::Flag,
         "`false`",
         "second_consumer = true",
-        "RabbitMQ: a second, healthy consumer of the harness's own on each queue, over a connection that no fault touches. What \
-         the broker takes back from a dead connection is delivered to it.",
+        "A second, healthy consumer of the harness's own on each queue, over a connection that no fault touches. What is taken back \
+         from a dead one is delivered to it: by RabbitMQ, on Redis by kombu's `visibility_timeout`.",
         &["healthy_consumer"],
     ),
     optional(

@@ -8,6 +8,7 @@
 
 use super::attempts::Trial;
 use super::message::number_of;
+use super::protocol::Target;
 use super::redis_client::login;
 use redis::{Client, Cmd, Connection, ConnectionAddr, IntoConnectionInfo, RedisResult};
 use serde_json::{Value, json};
@@ -132,12 +133,16 @@ pub(super) fn sweep(trial: Arc<Trial>) -> io::Result<()> {
 }
 
 fn sweep_until_it_ends(trial: &Trial) {
-    let visibility = trial.settings.delivery.visibility_timeout.unwrap_or(VISIBILITY);
-    let every = SWEEP.min(visibility / 10);
+    let rule = Visibility::of(trial.settings.delivery.visibility_timeout);
+    let token = format!("halfopen-{}", trial.id);
     let mut link = None;
-    while !trial.stop.wait(every) {
-        let ceiling = trial.wall_s() - visibility.as_secs_f64();
-        if let Err(error) = once(trial, &mut link, ceiling) {
+    while !trial.stop.wait(rule.every) {
+        let ceiling = trial.wall_s() - rule.timeout.as_secs_f64();
+        let looked = match &mut link {
+            Some(link) => look(link, &token, ceiling),
+            None => connect(&trial.target).and_then(|opened| look(link.insert(opened), &token, ceiling)),
+        };
+        if let Err(error) = looked {
             link = None;
             trial
                 .reporter
@@ -146,15 +151,28 @@ fn sweep_until_it_ends(trial: &Trial) {
     }
 }
 
-/// Gives back all that was delivered before `ceiling` and is not acknowledged.
-fn once(trial: &Trial, link: &mut Option<Connection>, ceiling: f64) -> RedisResult<()> {
-    let connection = match link {
-        Some(connection) => connection,
-        None => link.insert(connect(trial)?),
-    };
-    let token = format!("halfopen-{}", trial.id);
+/// What is given out again, and how often it is looked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Visibility {
+    /// What was delivered longer ago and is not acknowledged.
+    pub timeout: Duration,
+    /// Between two looks.
+    pub every: Duration,
+}
+
+impl Visibility {
+    /// By the setting, or as a Celery has it that nobody configured.
+    pub fn of(setting: Option<Duration>) -> Self {
+        let timeout = setting.unwrap_or(VISIBILITY);
+        Self { timeout, every: SWEEP.min(timeout / 10) }
+    }
+}
+
+/// Gives back all that was delivered before `ceiling` and is not acknowledged; nothing while somebody else is at it. `token`
+/// says who looks.
+pub(super) fn look(connection: &mut Connection, token: &str, ceiling: f64) -> RedisResult<()> {
     let mut lock = redis::cmd("SET");
-    let taken: Option<String> = lock.arg(MUTEX).arg(&token).arg("NX").arg("PX").arg(MUTEX_MS).query(connection)?;
+    let taken: Option<String> = lock.arg(MUTEX).arg(token).arg("NX").arg("PX").arg(MUTEX_MS).query(connection)?;
     if taken.is_none() {
         return Ok(());
     }
@@ -162,7 +180,7 @@ fn once(trial: &Trial, link: &mut Option<Connection>, ceiling: f64) -> RedisResu
     // As redis-py's lock is released: by its owner alone.
     const RELEASE: &str =
         "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
-    let released: RedisResult<i64> = redis::cmd("EVAL").arg(RELEASE).arg(1).arg(MUTEX).arg(&token).query(connection);
+    let released: RedisResult<i64> = redis::cmd("EVAL").arg(RELEASE).arg(1).arg(MUTEX).arg(token).query(connection);
     result.and(released.map(drop))
 }
 
@@ -186,8 +204,8 @@ fn give_back(link: &mut Connection, ceiling: f64) -> RedisResult<()> {
     Ok(())
 }
 
-fn connect(trial: &Trial) -> RedisResult<Connection> {
-    let target = &trial.target;
+/// A connection to the server on which nothing is waited for longer than [`LIMIT`].
+pub(super) fn connect(target: &Target) -> RedisResult<Connection> {
     let info = ConnectionAddr::Tcp(target.server.ip().to_string(), target.server.port()).into_connection_info()?;
     let login = login(&target.user, &target.password).set_db(i64::from(target.db));
     let connection = Client::open(info.set_redis_settings(login))?.get_connection_with_timeout(LIMIT)?;

@@ -30,14 +30,17 @@ struct Producer {
 impl Role for Producer {
     fn command(&mut self, command: Command) {
         let result: io::Result<()> = match command {
-            Command::Publish { trial, broker, target, interval, task, routing, second_consumer } => match broker {
-                BrokerKind::Rabbitmq => {
-                    self.amqp.publish(trial, target, interval, task, *routing, second_consumer);
-                    Ok(())
+            Command::Publish { trial, broker, target, interval, task, routing, second_consumer, second_from } => {
+                let second = second_consumer.then(|| second_from.unwrap_or_else(|| self.reporter.now()));
+                match broker {
+                    BrokerKind::Rabbitmq => {
+                        self.amqp.publish(trial, target, interval, task, *routing, second);
+                        Ok(())
+                    }
+                    BrokerKind::Redis => self.redis.publish(trial, target, interval, task, routing, second),
+                    BrokerKind::None => Err(io::Error::other("bare TCP has no queue to publish to")),
                 }
-                BrokerKind::Redis => self.redis.publish(trial, target, interval, task, routing),
-                BrokerKind::None => Err(io::Error::other("bare TCP has no queue to publish to")),
-            },
+            }
             Command::Close { trial } => {
                 self.amqp.close(trial);
                 self.redis.close(trial)

@@ -204,6 +204,9 @@ pub enum Command {
         /// Whether a second, healthy consumer is to be on the queue.
         #[serde(default)]
         second_consumer: bool,
+        /// When it begins; `None` is at once.
+        #[serde(default)]
+        second_from: Option<Offset>,
     },
     /// Producer: publish this message once more, now.
     Republish {
@@ -333,6 +336,7 @@ mod tests {
                 task: Some(Task { message: Message::Celery("t".into()), declare: true, first_due: Some(Offset(7)) }),
                 routing: Box::default(),
                 second_consumer: true,
+                second_from: Some(Offset(8)),
             },
             Command::Inspect { trial: 5, attempt: 2, tuple: Tuple { local: server, peer: server } },
             Command::Fill { trial: 4 },

@@ -170,7 +170,7 @@ fn relay(args: &[String]) -> io::Result<()> {
     let mut reader = RoleReader::of(if redis { BrokerKind::Redis } else { BrokerKind::Rabbitmq }, &queue);
     hand_on(client, server, &manners, Way::ToBroker, |bytes| {
         if let Some(role) = reader.read(bytes) {
-            reporter.event(reporter.now(), trial, Kind::Role { tuple: near, role: role.into() });
+            reporter.event(reporter.now(), trial, Kind::Role { tuple: near, role: role.into(), from: String::new() });
         }
     });
     let _ = backward.join();

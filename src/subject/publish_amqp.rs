@@ -67,18 +67,18 @@ impl Publisher {
         interval: Duration,
         task: Option<Task>,
         routing: Routing,
-        second: bool,
+        second: Option<Offset>,
     ) {
         self.close(trial);
         let host = (target.server, target.vhost.clone());
-        let beside = second.then(|| self.beside.entry(host.clone()).or_default().clone());
+        let beside = second.map(|from| (from, self.beside.entry(host.clone()).or_default().clone()));
         let link = self.links.entry(host).or_default().clone();
         let (stop, reporter, tasks) = (Stop::default(), self.reporter.clone(), self.tasks.clone());
         let numbered = Arc::new(Numbered { trial, target, interval, task, routing, link, stop, reporter, tasks });
         self.trials.insert(trial, numbered.clone());
         if let Some(runtime) = &self.runtime {
-            if let Some(link) = beside {
-                let second = Second { numbered: numbered.clone(), link };
+            if let Some((from, link)) = beside {
+                let second = Second { numbered: numbered.clone(), link, from };
                 runtime.spawn(async move { second.run().await });
             }
             runtime.spawn(async move { numbered.run().await });

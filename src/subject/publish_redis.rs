@@ -1,11 +1,12 @@
 //! Publishing to Redis: one thread and one connection a broker, `LPUSH` after `LPUSH` in the order of their deadlines.
 
-use super::kombu;
+use super::kombu::{self, Visibility};
 use super::message;
 use super::protocol::{Routing, Target, Task};
 use super::redis_client::login;
 use super::report::Reporter;
 use super::schedule::Schedule;
+use super::stop::Stop;
 use super::tasks::TaskLog;
 use crate::clients::Message;
 use crate::events::Kind;
@@ -17,6 +18,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
@@ -50,11 +52,17 @@ pub(super) struct Publisher {
     tasks: Option<TaskLog>,
     /// By server and database.
     brokers: HashMap<(SocketAddrV4, u32), Sender<Order>>,
+    /// The second consumers, by trial.
+    seconds: HashMap<TrialId, Arc<Stop>>,
 }
+
+#[path = "second_redis.rs"]
+mod second_redis;
+use second_redis::Second;
 
 impl Publisher {
     pub fn start(reporter: Reporter, tasks: Option<TaskLog>) -> io::Result<Self> {
-        Ok(Self { reporter, tasks, brokers: HashMap::new() })
+        Ok(Self { reporter, tasks, brokers: HashMap::new(), seconds: HashMap::new() })
     }
 
     pub fn publish(
@@ -64,8 +72,16 @@ impl Publisher {
         interval: Duration,
         task: Option<Task>,
         routing: Box<Routing>,
+        second: Option<Offset>,
     ) -> io::Result<()> {
         let server = (target.server, target.db);
+        if let Some(from) = second {
+            let stop = Arc::new(Stop::default());
+            let (target, reporter) = (target.clone(), self.reporter.clone());
+            let rule = Visibility::of(routing.delivery.visibility_timeout);
+            Second { trial, target, rule, from, stop: stop.clone(), reporter }.start()?;
+            self.seconds.insert(trial, stop);
+        }
         let first_due = task.as_ref().and_then(|task| task.first_due);
         let form = task.map_or_else(|| Message::Text("{message}".to_string()), |task| task.message);
         let order = Order::Publish { trial, queue: target.queue.clone(), interval, form, first_due, routing };
@@ -84,6 +100,9 @@ impl Publisher {
     }
 
     pub fn close(&mut self, trial: TrialId) -> io::Result<()> {
+        if let Some(second) = self.seconds.remove(&trial) {
+            second.stop();
+        }
         self.tell_all(|| Order::Close { trial })
     }
 

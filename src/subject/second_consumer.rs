@@ -1,11 +1,12 @@
 //! A second, healthy consumer beside the client under test: whoever gets what the broker takes back from a dead connection.
 //!
 //! It shares the producer's process and place, which no fault touches, over a connection of its own. It works on nothing: a
-//! message is done when it comes. What is left out: Redis, whose server gives nothing back.
+//! message is done when it comes. What is left out: Redis, whose server gives nothing back (`second_redis`).
 
 use super::{Link, Numbered, PAUSE};
 use crate::events::Kind;
 use crate::subject::causes;
+use crate::units::Offset;
 use futures::StreamExt;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
@@ -20,6 +21,8 @@ pub(super) struct Second {
     pub numbered: Arc<Numbered>,
     /// Its own connection.
     pub link: Arc<Link>,
+    /// When it begins.
+    pub from: Offset,
 }
 
 impl Second {
@@ -33,6 +36,7 @@ impl Second {
 
     async fn consume_for_ever(&self) {
         let Numbered { trial, reporter, .. } = self.numbered.as_ref();
+        tokio::time::sleep(self.from.since(reporter.now())).await;
         loop {
             let why = match self.consume().await {
                 Ok(()) => "it was cancelled".to_string(),

@@ -17,6 +17,7 @@ fn row(case: &Case<'_>, t: &Timeline, number: u32, attempt: &Attempt) -> Connect
         trial: case.trial.id,
         conn_id: format!("{}.{number}", case.trial.id),
         role: role(case, attempt),
+        role_from: attempt.role_from.to_string(),
         local: attempt.connected.map(|(_, tuple)| tuple.local),
         peer: attempt.connected.map(|(_, tuple)| tuple.peer),
         cut: is_cut(case, t, attempt),
@@ -32,8 +33,8 @@ fn row(case: &Case<'_>, t: &Timeline, number: u32, attempt: &Attempt) -> Connect
     }
 }
 
-/// A client of our own has one connection, which consumes; of another's, only its traffic tells, and an empty role is not
-/// known.
+/// A client of our own has one connection, which consumes; of another's, only its traffic and its broker tell, and an empty
+/// role is not known.
 fn role(case: &Case<'_>, attempt: &Attempt) -> String {
     match &attempt.role {
         Some(role) => role.clone(),

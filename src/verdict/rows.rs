@@ -278,6 +278,8 @@ row! {
         ready_s: Option<Offset>,
         /// The words or the error's name.
         error: String,
+        /// Whose word the role is: `traffic`, `rabbitmqctl`, `client_list`; empty where nobody had to say.
+        role_from: String,
     }
 }
 

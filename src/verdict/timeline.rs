@@ -86,8 +86,10 @@ pub(super) struct Attempt {
     pub connected: Option<(Offset, Tuple)>,
     pub options: Option<EffectiveOptions>,
     pub ready: Option<Offset>,
-    /// What it was for, where its traffic told.
+    /// What it was for, where its traffic or the broker told.
     pub role: Option<String>,
+    /// Whose word that is.
+    pub role_from: &'static str,
     pub failed: Option<(Offset, Cause)>,
     pub notice: Option<(Offset, Cause)>,
     pub kernel_end: Option<KernelEnd>,
@@ -231,7 +233,9 @@ impl Timeline {
     fn take_by_tuple(&mut self, at: Offset, kind: &Kind) {
         let Some(attempt) = tuple_of(kind).and_then(|tuple| self.owner(tuple, at)) else { return };
         match kind {
-            Kind::Role { role, .. } => attempt.role = Some(role.clone()),
+            Kind::Role { role, from, .. } => {
+                (attempt.role, attempt.role_from) = (Some(role.clone()), source_of_role(from));
+            }
             Kind::Snapshot { socket, .. } => attempt.snapshots.push((at, socket.clone())),
             Kind::KernelEnd { errno, not_before, by, .. } => match &mut attempt.kernel_end {
                 // The first sighting dates the end; a later one may still know the error.
@@ -260,5 +264,14 @@ impl Timeline {
         named.sort_unstable();
         let chosen = named.iter().rev().find(|(opened, _)| *opened <= at).or(named.first())?.1;
         self.attempts.get_mut(&chosen)
+    }
+}
+
+/// Whose word a role is, for the table.
+fn source_of_role(from: &str) -> &'static str {
+    match from {
+        "rabbitmqctl" => "rabbitmqctl",
+        "client_list" => "client_list",
+        _ => "traffic",
     }
 }

@@ -136,6 +136,7 @@ pub fn plan(arms: Vec<Arm>, faults: Vec<Fault>, horizon_s: f64, gates: Vec<Gate>
         question: "Who notices?".into(),
         horizon: Duration::from_secs_f64(horizon_s),
         seed: 7,
+        at_once: None,
         ci: true,
         settle: Duration::from_secs(2),
         broker: BrokerSettings::default(),

@@ -66,9 +66,10 @@ fn clients_that_know_nothing_of_the_run_are_seen_to_consume_notice_and_come_back
         assert!(row.ttr_s.is_some(), "{}: no message was done again", row.arm);
         assert!(row.client_rss_mib.is_some_and(|mib| mib > 1.0) && row.client_exited_s.is_none());
         let consumer = judged.connections.iter().find(|c| c.conn_id == row.conn_id).unwrap();
-        // Nobody hears what an encrypted connection is for.
-        let role = if row.arm == "pika-tls" { "" } else { "consumer" };
-        assert_eq!((consumer.role.as_str(), consumer.cut), (role, true));
+        // Nobody hears what an encrypted connection is for: the broker is asked.
+        let from = if row.arm == "pika-tls" { "rabbitmqctl" } else { "traffic" };
+        let told = (consumer.role.as_str(), consumer.role_from.as_str(), consumer.cut);
+        assert_eq!(told, ("consumer", from, true), "{}", row.arm);
     }
     // A BRPOP takes a message from the list for a connection that is dead: it is gone.
     let script = judged.trials.iter().filter(|row| row.arm == "script");
@@ -77,6 +78,8 @@ fn clients_that_know_nothing_of_the_run_are_seen_to_consume_notice_and_come_back
         assert_eq!(row.outcome, Outcome::SubjectExited, "{:?}", row.void_reason);
         assert!(row.client_exit.contains('7'), "{}", row.client_exit);
     }
+    let asked = |source: &String| source.starts_with("role where the traffic can't be read: RabbitMQ's consumers");
+    assert!(recorded.run.sources.iter().any(asked), "{:?}", recorded.run.sources);
     assert!(recorded.run.clients.contains_key("pika"), "{:?}", recorded.run.clients);
     let log = std::fs::read_to_string(out.join("logs/trial-0.log")).unwrap();
     assert!(log.contains("done "), "{log}");

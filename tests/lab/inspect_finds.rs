@@ -106,7 +106,7 @@ fn defaults_of_real_clients_are_found_and_a_frozen_proxy_looks_alive() {
         brokers: &settings,
         nofile: 4096,
         router: RouterNs::New,
-        proxied: false,
+        proxied: Vec::new(),
         standby: false,
         namespaces_only: false,
         routed: false,

@@ -49,7 +49,7 @@ fn spec<'a>(name: &str, dir: &std::path::Path, arms: Vec<ArmNet>, brokers: &'a B
         brokers,
         nofile: 8_192,
         router: RouterNs::New,
-        proxied: false,
+        proxied: Vec::new(),
         standby: false,
         namespaces_only: false,
         routed: false,

@@ -1,9 +1,11 @@
 //! Who is acknowledged by a kernel and heard by nobody: proxies, a closed window, a broker that reads nothing more.
 
-use crate::common::require_root;
+use crate::common::{binary, require_root};
 use crate::written::{Running, start};
-use halfopen::events::Kind;
-use halfopen::verdict::TrialRow;
+use halfopen::events::{Event, Kind};
+use halfopen::store;
+use halfopen::verdict::{TrialRow, judge};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 #[test]
@@ -60,4 +62,52 @@ fn an_alarm_stops_who_publishes_and_is_vouched_for_by_its_own_word() {
             assert!(of_trial().any(|at| at < set), "messages flowed before: {row:?}");
         }
     }
+}
+
+const IN_WAVES: &str = r#"# Do a frozen proxy and a black hole fit into one run, two trials at a time?
+[scenario]
+name = "in-waves"
+horizon = "6s"
+trials = 2
+settle = "1s"
+at_once = 2
+[[fault]]
+profile = "blackhole"
+phase_window = "1s"
+[[fault]]
+profile = "frozen-proxy"
+phase_window = "1s"
+[[arm]]
+name = "redis"
+subject = "redis-blocking"
+read_timeout = "2s"
+"#;
+
+#[test]
+fn a_proxy_stands_before_its_own_trials_alone_and_waves_are_one_run_in_the_end() {
+    require_root();
+    let dir = tempfile::tempdir().unwrap();
+    let (file, out) = (dir.path().join("in-waves.toml"), dir.path().join("out"));
+    std::fs::write(&file, IN_WAVES).unwrap();
+    let status = Command::new(binary())
+        .args(["run".as_ref(), file.as_os_str(), "--out".as_ref(), out.as_os_str()])
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success(), "{status}");
+    let recorded = store::read(&out).unwrap();
+    let judged = judge(&recorded.run.plan, &recorded.events);
+    let outcomes: Vec<_> = judged.trials.iter().map(|row| (row.trial, row.watcher.as_str())).collect();
+    assert_eq!(outcomes, [(0, "read_timeout"), (1, "read_timeout"), (2, "read_timeout"), (3, "read_timeout")]);
+    let of =
+        |fault: &str| judged.trials.iter().filter(|row| row.fault == fault).map(|row| row.trial).collect::<Vec<_>>();
+    let relayed = |event: &Event| matches!(event.kind, Kind::Relayed { .. }).then_some(event.trial).flatten();
+    let mut behind: Vec<_> = recorded.events.iter().filter_map(relayed).collect();
+    behind.sort_unstable();
+    behind.dedup();
+    assert_eq!(behind, of("frozen-proxy"));
+    assert!(recorded.run.complete);
+    let waves = |source: &String| source.starts_with("waves: 2, one after the other, of at most 2 trials at once");
+    assert!(recorded.run.sources.iter().any(waves), "{:?}", recorded.run.sources);
+    assert!(!out.join("wave-1").exists() && !out.join("wave-2").exists());
 }

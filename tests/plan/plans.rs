@@ -67,6 +67,27 @@ fn what_cannot_be_planned_is_said() {
     assert_eq!(many(Some((1, 2))).map(|plan| plan.trials.len()), Ok::<_, PlanError>(4_001));
 }
 
+/// Each wave is a plan of its own with its share of every arm and fault, and together they are the whole plan.
+#[test]
+fn waves_share_the_plan_among_them() {
+    let plan = build(scenario("clients-matrix"), &Overrides::default()).expect("is planned");
+    let waves = plan.waves();
+    assert_eq!(waves.iter().map(|wave| wave.trials.len()).collect::<Vec<_>>(), [100, 100, 100]);
+    let joined: Vec<_> = waves.iter().flat_map(|wave| wave.trials.clone()).collect();
+    assert_eq!(joined, plan.trials);
+    assert_eq!(waves[0].estimate * 3, plan.estimate);
+    for wave in &waves {
+        let cells: std::collections::BTreeSet<(usize, usize)> = wave.trials.iter().map(|t| (t.arm, t.fault)).collect();
+        assert_eq!(cells.len(), 60, "every arm under every fault");
+    }
+    let one =
+        build(scenario("clients-matrix"), &Overrides { trials: Some(1), ..Overrides::default() }).expect("is planned");
+    assert_eq!((one.waves().len(), &one.waves()[0]), (1, &one));
+    // A part is what somebody wants at once, and takes as long.
+    let part = build(scenario("clients-matrix"), &Overrides { partition: Some((1, 2)), ..Overrides::default() });
+    assert!(part.expect("is planned").estimate < plan.estimate / 2);
+}
+
 /// The windows of every committed scenario, on the machine that the model was measured on.
 #[test]
 fn predicted_windows() {

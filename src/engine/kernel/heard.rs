@@ -46,7 +46,7 @@ impl Watch {
                     }
                     if let Some(role) = readers.get_mut(&tuple).and_then(|reader| reader.read(bytes)) {
                         let tuple = self.registry.inside(tuple);
-                        let kind = Kind::Role { tuple, role: role.to_string() };
+                        let kind = Kind::Role { tuple, role: role.to_string(), from: String::new() };
                         self.say(at, Source::Broker, client.trial, kind);
                     }
                 },

@@ -21,6 +21,7 @@ mod polling;
 mod registry;
 mod request;
 mod run;
+mod told;
 mod tracker;
 mod watch;
 

@@ -6,10 +6,10 @@ use super::looks::Told;
 use super::owned::Owned;
 use super::registry::Registry;
 use super::watch::Watch;
-use crate::events::Event;
+use crate::events::{Event, Kind, Tuple};
 use crate::host::clock::Clock;
 use crate::host::mailbox::{Receiver, Sender, mailbox};
-use crate::lab::Lab;
+use crate::lab::{Broker, Lab};
 use crate::observe::broker_log::LogWatch;
 use crate::observe::redis_clients::ClientsWatch;
 use crate::observe::{Door, SockDiag, Traces};
@@ -22,6 +22,14 @@ use std::time::Duration;
 /// Time between two looks at Redis' client list, by the time since it last changed.
 const CLIENT_LIST: Pace = Pace::new(Duration::from_millis(200), 50);
 
+/// Who is listened to, and who can't be.
+pub struct Roles {
+    /// What is heard at the broker's door, where there is somebody to hear.
+    pub door: Option<(io::Result<Door>, Pairs)>,
+    /// Clients whose traffic can't be read: their broker is asked.
+    pub unread: Pairs,
+}
+
 /// The running observers.
 pub struct Observers {
     /// Dropped, it ends the looks at sockets.
@@ -32,6 +40,10 @@ pub struct Observers {
     logs: Vec<LogWatch>,
     clients: Vec<ClientsWatch>,
     sources: Vec<String>,
+    /// Clients whose traffic can't be read.
+    unread: Pairs,
+    /// Tells that one of them has made a connection; dropped, it ends the questions.
+    made: Option<Sender<()>>,
 }
 
 impl Observers {
@@ -46,7 +58,7 @@ impl Observers {
         lab: &Lab,
         sockets: Vec<SockDiag>,
         outside: Owned,
-        ear: Option<(io::Result<Door>, Pairs)>,
+        roles: Roles,
     ) -> io::Result<Self> {
         let (told, news) = mailbox();
         let (end, trace) = std::io::pipe()?;
@@ -58,6 +70,8 @@ impl Observers {
             logs: Vec::new(),
             clients: Vec::new(),
             sources: Vec::new(),
+            unread: roles.unread,
+            made: None,
         };
         let traced = match Traces::open(clock) {
             Ok(traces) => {
@@ -82,7 +96,7 @@ impl Observers {
                 false
             }
         };
-        if let Some((door, pairs)) = ear {
+        if let Some((door, pairs)) = roles.door {
             this.door(&watch, door, pairs)?;
         }
         this.thread("sock_diag", move || watch.sockets(sockets, !traced, &news))?;
@@ -108,6 +122,22 @@ impl Observers {
 
     fn brokers(&mut self, clock: Clock, registry: &Registry, events: &Sender<Message>, lab: &Lab) -> io::Result<()> {
         let (sender, ends) = mailbox();
+        let unread = |kind: BrokerKind| self.unread.values().any(|client| client.broker == kind);
+        let (on_rabbitmq, on_redis) = (unread(BrokerKind::Rabbitmq), unread(BrokerKind::Redis));
+        if let Some(tables) = lab.broker(BrokerKind::Rabbitmq).and_then(Broker::tables).filter(|_| on_rabbitmq) {
+            let (watch, unread) =
+                (Watch { clock, registry: registry.clone(), events: events.clone() }, self.unread.clone());
+            let (made, news) = mailbox();
+            self.made = Some(made);
+            self.thread("tables", move || watch.ask_tables(&tables, &unread, &news))?;
+            self.sources.push(
+                "role where the traffic can't be read: RabbitMQ's consumers, by rabbitmqctl after each new connection"
+                    .into(),
+            );
+        }
+        if on_redis {
+            self.sources.push("role where the traffic can't be read: Redis' CLIENT LIST, the last command and the kind of each client".into());
+        }
         for broker in &lab.brokers {
             match broker.kind {
                 BrokerKind::Rabbitmq => {
@@ -126,8 +156,8 @@ impl Observers {
                 BrokerKind::None => {}
             }
         }
-        let (registry, events) = (registry.clone(), events.clone());
-        self.thread("brokers", move || name_trials(ends, &registry, &events))
+        let (registry, events, unread) = (registry.clone(), events.clone(), self.unread.clone());
+        self.thread("brokers", move || name_trials(ends, &registry, &unread, &events))
     }
 
     fn thread(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -143,6 +173,16 @@ impl Observers {
         }
     }
 
+    /// A connection was made: one that nobody can read is asked after.
+    pub fn made(&self, tuple: Tuple) {
+        if let Some(made) =
+            self.made.as_ref().filter(|_| self.unread.contains_key(&(*tuple.local.ip(), *tuple.peer.ip())))
+        {
+            // The thread ends before its time only by a panic, which `stop` reports.
+            let _ = made.send(());
+        }
+    }
+
     /// Which observation comes from where.
     pub fn sources(&self) -> Vec<String> {
         self.sources.clone()
@@ -153,7 +193,7 @@ impl Observers {
     /// # Errors
     /// What could no longer be observed: ends after that moment may be missing.
     pub fn stop(&mut self) -> Vec<io::Error> {
-        self.told = None;
+        (self.told, self.made) = (None, None);
         self.ends.clear();
         let mut errors: Vec<io::Error> = self.logs.drain(..).filter_map(|w| w.stop().err()).collect();
         errors.extend(self.clients.drain(..).filter_map(|w| w.stop().err()));
@@ -166,12 +206,20 @@ impl Observers {
     }
 }
 
-/// The brokers know connections by name only; the trial is added on the way.
-fn name_trials(ends: Receiver<Event>, registry: &Registry, events: &Sender<Message>) {
+/// The brokers know connections by name only; the trial is added on the way. What they say of a client that can be read is not
+/// needed.
+fn name_trials(ends: Receiver<Event>, registry: &Registry, unread: &Pairs, events: &Sender<Message>) {
     for mut event in ends {
-        if let crate::events::Kind::BrokerEnd { tuple, .. } = &mut event.kind {
-            *tuple = registry.client_of(*tuple);
-            event.trial = registry.get(tuple).map(|known| known.trial);
+        match &mut event.kind {
+            Kind::BrokerEnd { tuple, .. } => {
+                *tuple = registry.client_of(*tuple);
+                event.trial = registry.get(tuple).map(|known| known.trial);
+            }
+            Kind::Role { tuple, .. } => {
+                *tuple = registry.client_of(*tuple);
+                event.trial = unread.get(&(*tuple.local.ip(), *tuple.peer.ip())).map(|client| client.trial);
+            }
+            _ => {}
         }
         // What is not a trial's connection (the producer's, the harness's own) tells nothing about the trials.
         if event.trial.is_some() && events.send(Message::Event(event)).is_err() {

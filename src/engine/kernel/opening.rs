@@ -70,6 +70,15 @@ pub(super) fn heard(plan: &Plan, outside: &Outside) -> Pairs {
     outside.trials().into_iter().filter_map(one).collect()
 }
 
+/// Those of the clients whose traffic nobody reads: it is encrypted, or there is no ear at the door.
+pub(super) fn unread(plan: &Plan, all: &Pairs, read: bool) -> Pairs {
+    let is_unread = |client: &Heard| {
+        let Some(trial) = plan.trial(client.trial) else { return false };
+        plan.scenario.arms[trial.arm].settings.tls || !(read || proxied(plan, trial.fault))
+    };
+    all.iter().filter(|(_, client)| is_unread(client)).map(|(pair, client)| (*pair, client.clone())).collect()
+}
+
 /// The name of a trial's broker, where it is looked up.
 fn name_of(plan: &Plan, trial: &plan::Trial) -> Option<String> {
     let withheld = plan.scenario.faults[trial.fault].act == Some(Act::WithholdAnswer);
@@ -183,7 +192,7 @@ impl Run<'_> {
             self.add(&role, "name server", Seat::Server).map_err(harness("name server"))?;
         }
         if self.lab.proxy.is_some() {
-            for trial in &plan.trials {
+            for trial in plan.trials.iter().filter(|trial| proxied(plan, trial.fault)) {
                 let port = scenario.arms[trial.arm].settings.port();
                 let listen = SocketAddrV4::new(trial.server, port).to_string();
                 let (id, upstream) = (trial.id.to_string(), SocketAddrV4::new(ADMIN, port).to_string());

@@ -70,7 +70,9 @@ impl Run<'_> {
             }
             None => None,
         };
-        let (jobs, delivery) = (self.plan.scenario.jobs.clone(), settings.delivery.clone());
+        let (jobs, mut delivery) = (self.plan.scenario.jobs.clone(), settings.delivery.clone());
+        // A second consumer goes by what the client under test was told.
+        delivery.visibility_timeout = settings.visibility_timeout();
         let routing = Box::new(Routing { jobs, delivery, count: self.plan.scenario.load_count });
         self.children[producer].send(&Command::Publish {
             trial,
@@ -80,6 +82,8 @@ impl Run<'_> {
             task,
             routing,
             second_consumer: self.plan.scenario.second_consumer,
+            // The task that is due after the cut is for the client under test: by the cut it has it.
+            second_from: first_due.zip(self.plan.scenario.eta).map(|(due, eta)| due - eta),
         });
     }
 }

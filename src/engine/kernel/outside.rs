@@ -9,7 +9,7 @@
 use crate::clients;
 use crate::events::{Cause, Event, How, Kind, Source, Tuple};
 use crate::plan::Plan;
-use crate::scenario::ReadyWhen;
+use crate::scenario::{Act, ReadyWhen};
 use crate::units::{Offset, TrialId};
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
@@ -44,6 +44,14 @@ pub struct SocketChange {
     pub errno: Option<i32>,
     /// The look before, where it comes from looks and not from the kernel's own word.
     pub not_before: Option<Offset>,
+}
+
+impl SocketChange {
+    /// Whether it was a handshake that is done.
+    #[must_use]
+    pub fn begins(&self) -> bool {
+        (self.old, self.new) == (SYN_SENT, ESTABLISHED)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -117,10 +125,10 @@ pub struct Outside {
 }
 
 impl Outside {
-    /// The clients of a plan that are programs of somebody else's; `roles_are_told`: somebody reads their traffic, so that
-    /// nobody has to guess which connection is the consumer's.
+    /// The clients of a plan that are programs of somebody else's; `told`: somebody reads at the broker's door what they send,
+    /// or asks the broker, so that nobody has to guess which connection is the consumer's. A proxy reads what goes through it.
     #[must_use]
-    pub fn of(plan: &Plan, roles_are_told: bool) -> Self {
+    pub fn of(plan: &Plan, told: bool) -> Self {
         let mut this = Self::default();
         let command = |arm: usize| plan.scenario.arms.get(arm).is_some_and(|arm| arm.settings.subject.is_command());
         for trial in plan.trials.iter().filter(|trial| command(trial.arm)) {
@@ -128,11 +136,11 @@ impl Outside {
             this.by_pair.insert((trial.client, trial.server), trial.id);
             let arm = &plan.scenario.arms[trial.arm];
             let adapter = clients::adapter(&arm.settings);
-            let ready_when = adapter.map(|adapter| adapter.ready(&arm.settings)).unwrap_or_default();
-            // Behind TLS nobody hears what a connection is for: the first that is there is taken for the consumer's.
-            let needs_role = roles_are_told && !arm.settings.tls && !matches!(ready_when, ReadyWhen::Connections(_));
+            let ready_when = adapter.map(|adapter| adapter.ready).unwrap_or_default();
             let loaded = plan.scenario.load_of(arm).is_some();
             let fault = plan.scenario.faults.get(trial.fault);
+            let told = told || fault.is_some_and(|fault| fault.act.is_some_and(Act::in_proxy));
+            let needs_role = told && !matches!(ready_when, ReadyWhen::Connections(_));
             let target = fault.and_then(|fault| fault.connection.clone()).unwrap_or_else(|| CONSUMER.to_string());
             // It will never consume: its connections are told of from the first on, in their order.
             let ready = fault.is_some_and(|fault| fault.in_handshake());
@@ -202,7 +210,7 @@ impl Outside {
                 client.waiting = Some(event);
                 return client.consumes(trial);
             }
-            Kind::Role { tuple, role } => {
+            Kind::Role { tuple, role, .. } => {
                 let (tuple, role) = (*tuple, role.clone());
                 let mut events = vec![event];
                 events.extend(client.heard(trial, at, tuple, role));

@@ -26,7 +26,7 @@ fn at(seconds: i64) -> Offset {
 
 impl Story {
     fn of(profile: &str) -> Self {
-        Self::told(profile, "subject = \"celery\"", "", profile == "frozen-proxy")
+        Self::told(profile, "subject = \"celery\"", "", false)
     }
 
     fn with(profile: &str, subject: &str, fault: &str) -> Self {
@@ -65,7 +65,7 @@ impl Story {
 
     fn consumer(&mut self, seconds: i64, port: u16) {
         let tuple = self.tuple(port);
-        self.event(seconds, Source::Peer, Kind::Role { tuple, role: "consumer".into() });
+        self.event(seconds, Source::Peer, Kind::Role { tuple, role: "consumer".into(), from: String::new() });
     }
 
     fn ready(&mut self, seconds: i64) {
@@ -234,7 +234,7 @@ fn another_connection_than_the_consumers_can_be_the_one_under_test() {
     story.ready(2);
     assert!(story.told.iter().all(|e| !matches!(e.kind, Kind::Ready { .. })));
     let tuple = story.tuple(1002);
-    story.event(3, Source::Broker, Kind::Role { tuple, role: "control".into() });
+    story.event(3, Source::Broker, Kind::Role { tuple, role: "control".into(), from: String::new() });
     assert_eq!(story.ports_by_attempt(), [(1, 1001), (0, 1002)]);
 }
 

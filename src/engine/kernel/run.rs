@@ -7,7 +7,7 @@ use super::children::{Child, ChildNews};
 use super::cutter::{Cutter, Request};
 use super::distorted::Distorted;
 use super::looks::Told;
-use super::observers::Observers;
+use super::observers::{Observers, Roles};
 use super::outside::Outside;
 use super::owned::Owned;
 use super::place::{self, work_dir};
@@ -220,9 +220,11 @@ impl<'a> Run<'a> {
         };
         let registry = Registry::behind(layout);
         // A proxy reads its client's traffic itself.
-        let any = (0..plan.scenario.arms.len()).any(|arm| is_command(plan, arm));
-        let door = (any && !proxied(plan)).then(|| Door::open(&lab.server));
-        let mut outside = Outside::of(plan, proxied(plan) || door.as_ref().is_some_and(Result::is_ok));
+        let any = plan.trials.iter().any(|trial| is_command(plan, trial.arm) && !proxied(plan, trial.fault));
+        let door = any.then(|| Door::open(&lab.server));
+        let read = door.as_ref().is_some_and(Result::is_ok);
+        // Of what was there before the run there is no broker that could be asked.
+        let mut outside = Outside::of(plan, read || !lab.brokers.is_empty());
         let aims = job.docker.as_ref().map(|docker| &docker.aims[..]).unwrap_or_default();
         aims.iter().enumerate().for_each(|(place, aim)| outside.place(aim.trial, place));
         let there: Vec<Tuple> = aims.iter().flat_map(|aim| attached(&lab, aim.trial)).collect();
@@ -232,8 +234,10 @@ impl<'a> Run<'a> {
         // A guest is a machine of its own: all of its sockets are of this run.
         let known = if in_user_mode_linux() { Vec::new() } else { diags()? };
         let owned = Owned::new(outside.pairs(), known).knowing(there.iter().copied());
-        let ear = door.map(|door| (door, opening::heard(plan, &outside)));
-        let observers = Observers::start(clock, &registry, &sender, &lab, diags()?, owned, ear);
+        let heard = opening::heard(plan, &outside);
+        let unread = opening::unread(plan, &heard, read);
+        let roles = Roles { door: door.map(|door| (door, heard)), unread };
+        let observers = Observers::start(clock, &registry, &sender, &lab, diags()?, owned, roles);
         let observers = observers.map_err(harness("observers"))?;
         facts.sources.extend(observers.sources());
         facts.sources.extend(rights());
@@ -331,6 +335,9 @@ impl<'a> Run<'a> {
                     orders.extend(self.take(&all, events, tracker.as_mut())?);
                 }
                 Ok(Message::Socket(change)) => {
+                    if change.begins() {
+                        self.observers.made(change.tuple);
+                    }
                     let all = self.outside.on_socket(change);
                     orders.extend(self.take(&all, events, tracker.as_mut())?);
                 }

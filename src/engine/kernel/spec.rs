@@ -28,7 +28,7 @@ pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
         brokers: &scenario.broker,
         nofile: NOFILE,
         router: RouterNs::Current,
-        proxied: proxied(&job.plan),
+        proxied: job.plan.trials.iter().filter(|t| proxied(&job.plan, t.fault)).map(|t| t.server).collect(),
         namespaces_only: does(&job.plan, Act::needs_namespaces)
             // Who is nobody's child here can't be started again.
             || scenario.faults.iter().any(|f| f.act.is_some_and(Act::starts_again) && f.duration.get().is_some()),
@@ -44,9 +44,9 @@ pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
     }
 }
 
-/// Whether a proxy stands before the broker.
-pub(super) fn proxied(plan: &Plan) -> bool {
-    does(plan, Act::in_proxy)
+/// Whether a proxy stands before the broker for those under a fault.
+pub(super) fn proxied(plan: &Plan, fault: usize) -> bool {
+    plan.scenario.faults.get(fault).is_some_and(|fault| fault.act.is_some_and(Act::in_proxy))
 }
 
 /// What the table has to have for the plan's faults.

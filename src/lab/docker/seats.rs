@@ -69,7 +69,7 @@ pub(super) fn seats(
     let mut roles = vec!["server".to_string(), "producer".to_string()];
     roles.extend(spec.routed.then(|| "router".to_string()));
     roles.extend(spec.standby.then(|| "standby".to_string()));
-    roles.extend(spec.proxied.then(|| "proxy".to_string()));
+    roles.extend((!spec.proxied.is_empty()).then(|| "proxy".to_string()));
     roles.extend((0..spec.arms.len()).map(|k| format!("arm{k}")));
     let all: Vec<Made> = roles.iter().map(|role| made(role.clone())).collect();
     let started: Vec<Started> =
@@ -92,6 +92,6 @@ pub(super) fn seats(
     let producer = hosts.next().ok_or_else(missing)?;
     let router = if spec.routed { hosts.next() } else { None };
     let standby = if spec.standby { hosts.next() } else { None };
-    let proxy = if spec.proxied { hosts.next() } else { None };
+    let proxy = if spec.proxied.is_empty() { None } else { hosts.next() };
     Ok((Seats { server, producer, proxy, router, standby, arms: hosts.collect() }, lifelines))
 }

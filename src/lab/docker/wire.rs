@@ -102,8 +102,7 @@ pub(super) fn apply_all(spec: &LabSpec<'_>, seats: &Seats, clock: Clock) -> Resu
 fn bridged(spec: &LabSpec<'_>, seats: &Seats) -> Result<(), LabError> {
     let Seats { server, producer, proxy, arms, .. } = seats;
     let route = |(to, prefix): (Ipv4Addr, u8), via: &Host| Op::Route { to, prefix, via: via.address, source: None };
-    // Whoever has the trials' server addresses.
-    let broker = proxy.as_ref().unwrap_or(server);
+    // The trials' server addresses, at whoever has them.
     let to_clients = |ops: &mut Vec<Op>| {
         for (k, arm) in arms.iter().enumerate() {
             ops.push(arm.neighbour());
@@ -118,10 +117,8 @@ fn bridged(spec: &LabSpec<'_>, seats: &Seats) -> Result<(), LabError> {
     ops.push(sysctl("ipv4.tcp_max_syn_backlog", 65_535));
     ops.push(Op::Address { link: "lo".into(), address: ADMIN, prefix: 32 });
     ops.push(producer.neighbour());
-    match proxy {
-        Some(proxy) => ops.push(proxy.neighbour()),
-        None => to_clients(&mut ops),
-    }
+    ops.extend(proxy.as_ref().map(Host::neighbour));
+    to_clients(&mut ops);
     apply(&server.ns, &ops).map_err(LabError::Network)?;
 
     if let Some(proxy) = proxy {
@@ -139,10 +136,13 @@ fn bridged(spec: &LabSpec<'_>, seats: &Seats) -> Result<(), LabError> {
 
     for (k, (host, arm)) in arms.iter().zip(&spec.arms).enumerate() {
         let mut ops = host.base_ops();
-        ops.push(broker.neighbour());
+        ops.extend([Some(server), proxy.as_ref()].into_iter().flatten().map(Host::neighbour));
         ops.push(Op::Local { to: clients_of(k), prefix: 16 });
-        let via = broker.address;
-        ops.extend(arm.pairs.iter().map(|(c, s)| Op::Route { to: *s, prefix: 32, via, source: Some(*c) }));
+        let of = |server_address: &Ipv4Addr| proxy.as_ref().filter(|_| spec.proxied.contains(server_address));
+        ops.extend(arm.pairs.iter().map(|(c, s)| {
+            let via = of(s).unwrap_or(server).address;
+            Op::Route { to: *s, prefix: 32, via, source: Some(*c) }
+        }));
         apply(&host.ns, &ops).map_err(LabError::Network)?;
         set_sysctls(&host.ns, arm)?;
     }
