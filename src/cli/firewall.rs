@@ -5,7 +5,7 @@ use super::exit::{Exit, Failure};
 use crate::fault::MOST_TRIALS_OF_IPTABLES;
 use crate::host::iptables::Kind;
 use crate::plan::Plan;
-use crate::scenario::{Act, Fault, Trigger};
+use crate::scenario::Fault;
 use std::path::Path;
 
 /// The tools that were asked for; `None` is nftables.
@@ -20,14 +20,8 @@ pub(super) fn kind(name: FirewallName) -> Option<Kind> {
 
 /// Why iptables can't carry a fault out.
 fn lacks(fault: &Fault) -> Option<&'static str> {
-    if fault.act.is_none() && fault.duration.get().is_some() {
-        Some("`duration` is held to by the kernel, and a rule of iptables has no time to live")
-    } else if fault.middlebox.is_some() {
+    if fault.middlebox.is_some() {
         Some("the middlebox is made of rules of nftables")
-    } else if fault.act.is_some_and(Act::forgets) {
-        Some("its cut lasts a moment and is leased, and a rule of iptables has no time to live")
-    } else if fault.trigger == Some(Trigger::Reconnect) {
-        Some("`reconnect` cuts one way first and the other a moment later, which is a change of sets")
     } else if !fault.injection.is_faithful() {
         Some("distorted cuts are made with nftables")
     } else {

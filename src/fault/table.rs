@@ -13,7 +13,7 @@ use std::collections::HashSet;
 pub enum Table {
     /// By nftables: all that a cut can be.
     Nftables(FaultTable),
-    /// By iptables: cuts that drop, and stay.
+    /// By iptables: cuts that drop, in a router that is no middlebox.
     Iptables(IptablesTable),
 }
 
@@ -32,33 +32,33 @@ impl Table {
     /// As [`FaultTable::widen`].
     ///
     /// # Errors
-    /// As there; iptables can't.
+    /// As there.
     pub fn widen(&mut self, trial: TrialId, drop: Directions) -> Result<Applied, FaultError> {
         match self {
             Self::Nftables(table) => table.widen(trial, drop),
-            Self::Iptables(_) => Err(FaultError::OnlyNftables("a cut that becomes wider")),
+            Self::Iptables(table) => table.widen(trial, drop),
         }
     }
 
     /// As [`FaultTable::heal`].
     ///
     /// # Errors
-    /// As there; iptables can't.
+    /// As there.
     pub fn heal(&mut self, trial: TrialId) -> Result<Applied, FaultError> {
         match self {
             Self::Nftables(table) => table.heal(trial),
-            Self::Iptables(_) => Err(FaultError::OnlyNftables("a cut that heals")),
+            Self::Iptables(table) => table.heal(trial),
         }
     }
 
     /// As [`FaultTable::again`].
     ///
     /// # Errors
-    /// As there; iptables can't.
+    /// As there.
     pub fn again(&mut self, trial: TrialId) -> Result<Applied, FaultError> {
         match self {
             Self::Nftables(table) => table.again(trial),
-            Self::Iptables(_) => Err(FaultError::OnlyNftables("a cut that comes again")),
+            Self::Iptables(table) => table.again(trial),
         }
     }
 

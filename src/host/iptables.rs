@@ -85,6 +85,12 @@ impl Iptables {
         Ok(Self { namespace: namespace.clone(), restore, save, main, lock })
     }
 
+    /// Where.
+    #[must_use]
+    pub fn namespace(&self) -> &NetNs {
+        &self.namespace
+    }
+
     /// What they call themselves: `iptables v1.8.9 (nf_tables)`.
     ///
     /// # Errors

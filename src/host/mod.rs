@@ -24,6 +24,7 @@ pub mod priority;
 pub mod process;
 pub mod procfs;
 pub mod programs;
+pub mod recent;
 pub mod secret;
 pub mod signals;
 pub mod sockopt;

@@ -4,8 +4,9 @@
 use crate::common::{binary, require_root, within};
 use crate::support::{Connection, Lab};
 use halfopen::events::{Event, Kind, Source, Tuple};
-use halfopen::fault::{Applied, Cut, FaultTable};
+use halfopen::fault::{Applied, Cut, FaultTable, IptablesTable, Table};
 use halfopen::host::clock::Clock;
+use halfopen::host::iptables::{Iptables, Kind as Tools};
 use halfopen::host::netns::NetNs;
 use halfopen::observe::SockDiag;
 use halfopen::plan::{Overrides, Plan, build};
@@ -227,14 +228,27 @@ fn a_forgotten_connection_is_silent_until_its_client_speaks() {
 /// Set in a process that cuts this connection, until it is told to read the counters.
 const HUNG: &str = "HALFOPEN_TEST_HUNG";
 
+/// Set in that process where it cuts with iptables of this kind.
+const TOOLS: &str = "HALFOPEN_TEST_TOOLS";
+
 /// How long the cut of that process is leased.
 const LEASE: Duration = Duration::from_secs(1);
+
+/// A table by nftables, or by the tools that are asked for.
+fn table_of(tools: Option<&str>) -> Table {
+    let (here, clock) = (NetNs::current("router").expect("the namespace"), Clock::start());
+    let Some(kind) = tools.map(|name| Tools::ALL.into_iter().find(|kind| kind.name() == name).expect("a kind")) else {
+        return Table::Nftables(FaultTable::install(&here, clock).expect("the table"));
+    };
+    let lock = std::env::temp_dir().join(format!("xtables-{}.lock", std::process::id()));
+    let tools = Iptables::open(kind, &here, lock).expect("the tools");
+    Table::Iptables(IptablesTable::install(tools, true, clock).expect("the chains"))
+}
 
 #[test]
 fn a_hung_harness_heals_by_itself_and_its_certificate_says_so() {
     if let Ok(tuple) = std::env::var(HUNG) {
-        let here = NetNs::current("router").expect("the namespace");
-        let mut table = FaultTable::install(&here, Clock::start()).expect("the table");
+        let mut table = table_of(std::env::var(TOOLS).ok().as_deref());
         let tuple: Tuple = serde_json::from_str(&tuple).expect("a tuple");
         let drop = directions("blackhole");
         table
@@ -245,6 +259,13 @@ fn a_hung_harness_heals_by_itself_and_its_certificate_says_so() {
         println!("\nintact {}", table.counters_of(0).expect("counters").intact);
         return;
     }
+    for tools in [None, Some("iptables-nft"), Some("iptables-legacy")] {
+        hung(tools);
+    }
+}
+
+/// A process that cuts and is stopped; with nftables where no tools are named.
+fn hung(tools: Option<&str>) {
     let lab = Lab::build();
     let mut connection = lab.connect(0).expect("a connection");
     let test = std::env::current_exe().expect("this test");
@@ -255,6 +276,7 @@ fn a_hung_harness_heals_by_itself_and_its_certificate_says_so() {
             Command::new(test)
                 .args(["--exact", name, "--nocapture"])
                 .env(HUNG, serde_json::to_string(&connection.tuple).expect("JSON"))
+                .envs(tools.map(|tools| (TOOLS, tools)))
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()

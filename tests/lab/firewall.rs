@@ -53,14 +53,41 @@ fn every_firewall_makes_the_same_cut() {
     }
 }
 
+/// What is made in several steps, or ends: once and again, by a lease of the kernel's; on a connection that is forgotten; on
+/// one that has just been made.
+#[test]
+fn iptables_heals_comes_again_forgets_and_meets_a_reconnect() {
+    require_root();
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("scenarios/faults/{name}.toml"));
+    let all = [
+        ("healed", "iptables-nft"),
+        ("healed", "iptables-legacy"),
+        ("rebooted-host", "iptables-nft"),
+        ("reconnect", "iptables-legacy"),
+    ];
+    let runs = all.map(|(name, kind)| {
+        let out = dir.path().join(format!("{name}-{kind}"));
+        (name, kind, start(&file(name), &out, &["--firewall", kind, "--trials", "3"]), out)
+    });
+    for (name, kind, child, out) in runs {
+        let output = ended(child);
+        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        assert!(output.status.success(), "{name}, {kind}: {}", text.concat());
+        assert_eq!(summary(&out)["totals"]["void"], 0, "{name}, {kind}");
+    }
+}
+
 #[test]
 fn what_iptables_has_no_means_for_is_refused_before_anything_is_made() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (file, out) = (scenario(dir.path(), "duration = \"2s\""), dir.path().join("out"));
+    let (file, out) = (scenario(dir.path(), ""), dir.path().join("out"));
+    let text = std::fs::read_to_string(&file).expect("the scenario");
+    std::fs::write(&file, text.replace("\"blackhole\"", "\"firewall-forgets\"")).expect("the scenario");
     let output = ended(start(&file, &out, &["--firewall", "iptables"]));
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("no time to live") && said.contains("without --firewall"), "{said}");
+    assert!(said.contains("made of rules of nftables") && said.contains("without --firewall"), "{said}");
     assert!(!out.exists());
 }
 

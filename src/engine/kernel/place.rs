@@ -5,6 +5,7 @@ use crate::fault::{FaultError, FaultTable, IptablesTable, Layout, TABLE, Table};
 use crate::host::clock::Clock;
 use crate::host::iptables::Iptables;
 use crate::lab::{Lab, LabError, LabSpec, Patience, docker};
+use crate::scenario::Act;
 use std::path::PathBuf;
 
 /// A private, writable directory, gone with the run.
@@ -32,7 +33,9 @@ pub fn install_table(layout: Layout, job: &Job, lab: &Lab, clock: Clock) -> Resu
     if let Some(kind) = job.firewall {
         let lock = work_dir().join("xtables.lock");
         let tools = Iptables::open(kind, &lab.router, lock).map_err(FaultError::Iptables)?;
-        return IptablesTable::install(tools, clock).map(Table::Iptables);
+        let faults = &job.plan.scenario.faults;
+        let leases = faults.iter().any(|f| f.duration.get().is_some() || f.act.is_some_and(Act::forgets));
+        return IptablesTable::install(tools, leases, clock).map(Table::Iptables);
     }
     let (family, own_name) = lab.path();
     let name = own_name.as_deref().unwrap_or(TABLE);
