@@ -143,6 +143,7 @@ fn publish(trial: TrialId, broker: BrokerKind, interval_ms: u64) -> Command {
         routing: Box::default(),
         second_consumer: false,
         second_from: None,
+        untracked: false,
     }
 }
 
@@ -166,6 +167,7 @@ fn what_a_consumer_leaves_goes_to_the_second_one(subject: &mut Child, producer: 
         routing,
         second_consumer: true,
         second_from: None,
+        untracked: false,
     });
     let fresh = |kind: &Kind| matches!(kind, Kind::Elsewhere { redelivered: false, .. }).then_some(());
     producer.event(trial, "a message of the second consumer's own", fresh);
@@ -656,6 +658,7 @@ fn a_celery_worker_and_ours_do_what_the_other_has_left_in_one_queue_on_redis() {
         routing: Box::new(Routing { count: Some(1), ..Routing::default() }),
         second_consumer: false,
         second_from: None,
+        untracked: false,
     };
     let mut ours = settings(SubjectKind::RedisBlocking);
     ours.ack = Some(Ack::Late);

@@ -117,6 +117,7 @@ fn hidden(role: &str, args: &[OsString]) -> u8 {
         "__peer" => crate::subject::peer_main(&texts()),
         "__provider" => crate::subject::provider_main(&texts()),
         "__reaper" => crate::subject::reaper_main(&texts()),
+        "__user" => crate::subject::user_main(&texts()),
         _ => {
             say!("halfopen: unknown command `{role}`; see `halfopen --help`");
             i32::from(Exit::Usage.code())

@@ -16,7 +16,7 @@ use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervi
 use crate::host::{clock, journal, signals};
 use crate::lab::docker::{self, DockerSpec};
 use crate::plan::{self, Overrides, Plan};
-use crate::scenario::{self, Arm, BrokerKind, Fault, Scenario, SubjectKind, TaskStoreKind};
+use crate::scenario::{self, Arm, BrokerKind, Fault, ReaperSettings, Scenario, SubjectKind, TaskStoreKind};
 use crate::store::{LOGS, Recorded, RunDir, RunInfo, ScenarioSource};
 use crate::units::{print_duration, utc_date_time};
 use std::collections::BTreeMap;
@@ -210,12 +210,21 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
         more || !fault.injection.is_faithful()
     };
     let fault = scenario.faults.iter().find(real_only).map(|fault| format!("fault `{}`", fault.name()));
-    let liveness = scenario.reaper.as_ref().is_some_and(|reaper| reaper.liveness.is_some() || reaper.reapers > 1);
-    let reaper = liveness.then(|| "[reaper]: the rule `liveness`, or several reapers,".to_string());
+    let words = |reaper: &ReaperSettings| match () {
+        () if reaper.liveness.is_some() => Some("the rule `liveness`"),
+        () if reaper.reapers > 1 => Some("`reapers`"),
+        () if reaper.running.is_some() => Some("`task_heartbeat`"),
+        () if reaper.retry.is_some() => Some("`retries`"),
+        () if reaper.brake.is_some() => Some("the brake (`max_fail`, `max_share`)"),
+        () if reaper.runs_in.is_some() => Some("`runs_in`"),
+        () => None,
+    };
+    let reaper = scenario.reaper.as_ref().and_then(words).map(|what| format!("[reaper]: {what}"));
+    let user = scenario.user.map(|_| "[user]".to_string());
     let second = scenario.second_consumer.then(|| "[load] second_consumer".to_string());
     let jobs = (!scenario.jobs.is_empty()).then(|| "[[job]]".to_string());
     let jobs = jobs.or(scenario.load_count.map(|_| "[load] count".to_string()));
-    match arm.or(fault).or(reaper).or(jobs).or(second) {
+    match arm.or(fault).or(reaper).or(user).or(jobs).or(second) {
         Some(what) => {
             let text = format!("{}: {what} runs with --engine kernel in this version", ready.path.display());
             Err(Failure::new(Exit::Cannot, text))

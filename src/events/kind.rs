@@ -354,6 +354,46 @@ pub enum Kind {
         message: u64,
         /// The rule, by its watcher's name: `queued_timeout` …
         rule: String,
+        /// Whether the work's own retries take over: it will be queued again.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        retried: bool,
+    },
+    /// A reaper looked at its store. Without a trial where it sweeps by itself; with that of the worker that sweeps, where the
+    /// sweep came through the broker.
+    Swept {
+        /// Rows that it had to judge.
+        rows: u64,
+        /// Rows that it failed.
+        failed: u64,
+        /// Why the brake let it fail none, where it did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        held: Option<String>,
+    },
+    /// A worker gave, or tried to give, a sign of life.
+    Beat {
+        /// Whether the store took it.
+        ok: bool,
+        /// How long that took, in microseconds.
+        took_us: u64,
+    },
+    /// A user's poll saw the end of the work that a message stands for.
+    Seen {
+        /// The message.
+        message: u64,
+        /// `done` or `failed`.
+        status: String,
+    },
+    /// A user asked for the work of a message once more.
+    AskedAgain {
+        /// The message.
+        message: u64,
+    },
+    /// A message was published because a user had asked for another one's work once more.
+    Reissued {
+        /// The new message.
+        message: u64,
+        /// Its predecessor.
+        of: u64,
     },
     /// The embedded peer's own end of the connection came to an end.
     PeerEnded {

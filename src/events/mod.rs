@@ -39,6 +39,8 @@ pub enum Source {
     Reaper,
     /// The external provider at which effects are made.
     Provider,
+    /// Whoever waits for tasks.
+    User,
     /// The model engine, in place of all of the above.
     Model,
 }

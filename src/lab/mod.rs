@@ -33,7 +33,7 @@ pub use broker::{Broker, Patience, Waiter};
 pub use certificates::Certificates;
 pub use error::LabError;
 pub use netns::{ADMIN, ArmNet, BoxNet, MAX_OWN_LINKS, PRODUCER, RouterNs, STANDBY, TO_SERVERS, own_link_of};
-pub use postgres::Postgres;
+pub use postgres::{POSTGRES_PORT, Postgres};
 pub use running::{Running, Seat, Status};
 pub use tables::{Consumer, Tables};
 
@@ -85,6 +85,8 @@ pub struct LabSpec<'a> {
     pub databases: u32,
     /// Whether the tasks are in a PostgreSQL.
     pub database: bool,
+    /// How many connections it is reached by over the network; without any it listens on none.
+    pub database_clients: usize,
     /// The addresses at which clients find a broker whose listener has a certificate; empty: no broker has such a listener.
     pub tls: Vec<Ipv4Addr>,
     /// Whether clients ask a name server, at [`ADMIN`].
@@ -163,7 +165,7 @@ impl Lab {
         let (mut brokers, mut standby_brokers) = (Vec::new(), Vec::new());
         let mut database = None;
         std::thread::scope(|scope| {
-            let starting = spec.database.then(|| scope.spawn(|| Postgres::start(spec, patience)));
+            let starting = spec.database.then(|| scope.spawn(|| Postgres::start(spec, &network.server, patience)));
             let starts: Vec<_> = sites.iter().map(|site| scope.spawn(move || (site, started(site)))).collect();
             let mut first_error = None;
             for start in starts {

@@ -1,10 +1,12 @@
-//! A PostgreSQL of the run's own, for the task store: reached by its socket file, on no network at all.
+//! A PostgreSQL of the run's own, for the task store: reached by its socket file, and on no network at all unless the workers
+//! are to reach it at the trials' own addresses.
 //!
 //! PostgreSQL refuses to run as root. Where there are other users it becomes *nobody* (`setpriv`); in a user namespace that
 //! has root alone it gets one of its own inside, in which the same user has another number (`unshare`).
 
 use super::broker::{Patience, Waiter};
 use super::{LabError, LabSpec};
+use crate::host::netns::NetNs;
 use crate::host::process::{Launch, Process, Stream};
 use crate::host::programs::Program;
 use crate::host::userns::mapped_user;
@@ -16,6 +18,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// Where it listens, where the workers reach it over the network.
+pub const POSTGRES_PORT: u16 = 5432;
 
 /// The superuser of the run's own server.
 const USER: &str = "halfopen";
@@ -58,7 +63,7 @@ impl Postgres {
     }
 
     /// Makes its files, starts it and waits until it lets the superuser in.
-    pub(super) fn start(spec: &LabSpec<'_>, patience: &Patience) -> Result<Self, LabError> {
+    pub(super) fn start(spec: &LabSpec<'_>, ns: &NetNs, patience: &Patience) -> Result<Self, LabError> {
         let missing = || LabError::NoProgram { program: Program::Postgres.name(), mend: Program::Postgres.mend() };
         let postgres = Program::Postgres.locate().ok_or_else(missing)?;
         let initdb = postgres.with_file_name("initdb");
@@ -99,11 +104,22 @@ impl Postgres {
             None => return Err(words("make its files", "took too long")),
         }
         // Its data dies with the run: nothing has to survive a loss of power.
-        let settings = ["fsync=off", "listen_addresses=", "max_connections=60", "unix_socket_permissions=0777"];
+        let connections = format!("max_connections={}", 60 + spec.database_clients);
+        let mut settings = vec!["fsync=off", "unix_socket_permissions=0777", &connections];
+        if spec.database_clients > 0 {
+            // Whoever is in the run's namespaces is one of the run.
+            let host = "host all all 10.0.0.0/8 trust\n";
+            let hba = std::fs::OpenOptions::new().append(true).open(data.join("pg_hba.conf"));
+            hba.and_then(|mut file| file.write_all(host.as_bytes())).map_err(failed("let the workers in"))?;
+            settings.push("listen_addresses=0.0.0.0");
+        } else {
+            settings.push("listen_addresses=");
+        }
         let mut args: Vec<&str> = settings.iter().flat_map(|setting| ["-c", setting]).collect();
         let folder = dir.display().to_string();
         args.extend(["-k", &folder]);
-        let launch = launch(&postgres, &args);
+        let mut launch = launch(&postgres, &args);
+        launch.netns = Some(ns.clone());
         let mut process = launch.clone().spawn().map_err(failed("start it"))?;
         let started = patience.clock.now();
         while let Err(error) = log_in(&dir) {

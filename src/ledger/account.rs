@@ -59,13 +59,15 @@ pub enum AnomalyKind {
     ReapedTwice,
     /// It came out of a queue that its routes do not lead to.
     Misrouted,
+    /// Its user asked for it once more while it was well, and both were done.
+    SecondTask,
     /// The record contradicts itself.
     Contradiction,
 }
 
 impl AnomalyKind {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Lost,
         Self::DuplicatedDelivery,
         Self::DuplicatedEffect,
@@ -74,6 +76,7 @@ impl AnomalyKind {
         Self::OutOfOrder,
         Self::ReapedTwice,
         Self::Misrouted,
+        Self::SecondTask,
         Self::Contradiction,
     ];
 
@@ -89,6 +92,7 @@ impl AnomalyKind {
             Self::OutOfOrder => "out_of_order",
             Self::ReapedTwice => "reaped_twice",
             Self::Misrouted => "misrouted",
+            Self::SecondTask => "second_task",
             Self::Contradiction => "contradiction",
         }
     }

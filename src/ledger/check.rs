@@ -120,8 +120,15 @@ impl Checker<'_> {
         if let Some(why) = self.zombie(life) {
             say(AnomalyKind::Zombie, why);
         }
-        if life.reaped.len() > 1 {
+        // Each try may be failed once; what had it queued again in between began another.
+        let twice =
+            life.reaped.windows(2).any(|pair| !life.requeued.iter().any(|at| *at >= pair[0].0 && *at <= pair[1].0));
+        if twice {
             say(AnomalyKind::ReapedTwice, format!("failed {} times", life.reaped.len()));
+        }
+        if let Some(second) = self.second(life) {
+            let why = format!("its user asked for it once more; it and {} were both done", self.id(second));
+            say(AnomalyKind::SecondTask, why);
         }
         if !life.published.is_empty() {
             account.fates.insert(id, self.fate(life, lost.is_some()));
@@ -143,7 +150,7 @@ impl Checker<'_> {
                 found.push("worked on and never delivered");
             }
         }
-        if !life.recorded.is_empty() && !life.reaped.is_empty() {
+        if !life.recorded.is_empty() && life.failed().is_some() {
             found.push("both done and failed in the task store");
         }
         found
@@ -186,10 +193,16 @@ impl Checker<'_> {
         (self.terms.inside && promised && overtaken).then_some("taken out of its queue and never delivered")
     }
 
+    /// The message that was done beside this one because a user had asked for its work once more.
+    fn second(&self, life: &Life) -> Option<u64> {
+        let done = |message: &&u64| self.record.lives.get(*message).is_some_and(|life| life.standing() > 0);
+        life.reissues.iter().find(done).copied().filter(|_| life.standing() > 0)
+    }
+
     /// Who should know of the work that was done and does not.
     fn zombie(&self, life: &Life) -> Option<String> {
         let effect = *life.effects.first().filter(|_| life.standing() > 0)?;
-        if let Some((reaped, rule)) = life.reaped.first() {
+        if let Some((reaped, rule)) = life.failed() {
             return Some(format!("its work was done, and {rule} had it failed at {reaped}"));
         }
         let over = life.effects.last().is_some_and(|at| self.is_over(*at));
@@ -218,7 +231,7 @@ impl Checker<'_> {
         let promised = !self.terms.confirmed || !life.confirmed.is_empty();
         match () {
             () if resolved => Fate::Done,
-            () if !life.reaped.is_empty() => Fate::Failed,
+            () if life.failed().is_some() => Fate::Failed,
             () if lost => Fate::Lost,
             () if !life.dead.is_empty() => Fate::Refused,
             () if !seen && !promised => Fate::Unconfirmed,
@@ -256,9 +269,12 @@ impl Checker<'_> {
 /// When a message came, and its place in the order of publication.
 type Arrival = (Offset, (Offset, u64));
 
-/// The first failing by a reaper that fell between the beginning of a work and its end.
+/// The first failing by a reaper that fell between the beginning of a work and its end. Of works that began again after it
+/// each may have an end of its own: only what is beyond these was going on when it fell.
 fn falsely_killed(life: &Life) -> Option<&(Offset, String)> {
     life.reaped.iter().find(|(reaped, _)| {
-        life.started.iter().any(|step| step.at <= *reaped) && life.effects.iter().any(|effect| effect >= reaped)
+        let after = life.started.iter().filter(|step| step.at > *reaped).count();
+        life.started.iter().any(|step| step.at <= *reaped)
+            && life.effects.iter().filter(|effect| *effect >= reaped).count() > after
     })
 }

@@ -62,6 +62,8 @@ pub struct Life {
     pub acked: Vec<Step>,
     /// A reaper failed it, by which rule.
     pub reaped: Vec<(Offset, String)>,
+    /// Those of these times after which its own retries were to take over.
+    pub spared: Vec<Offset>,
     /// A reaper had it handed to the broker again.
     pub requeued: Vec<Offset>,
     /// Its work failed and its worker handed it to the broker again.
@@ -72,6 +74,8 @@ pub struct Life {
     pub dead: Vec<Offset>,
     /// Queues beside the first that were to have a copy of it.
     pub further_copies: usize,
+    /// The messages that were published because a user had asked for its work once more.
+    pub reissues: Vec<u64>,
 }
 
 impl Life {
@@ -85,6 +89,12 @@ impl Life {
     #[must_use]
     pub fn standing(&self) -> usize {
         self.effects.len().saturating_sub(self.compensated.len())
+    }
+
+    /// The first time that a reaper failed it for good.
+    #[must_use]
+    pub fn failed(&self) -> Option<&(Offset, String)> {
+        self.reaped.iter().find(|(at, _)| !self.spared.contains(at))
     }
 
     fn tidy(&mut self) {
@@ -101,10 +111,12 @@ impl Life {
         sort(&mut self.recorded);
         sort(&mut self.acked);
         sort(&mut self.reaped);
+        sort(&mut self.spared);
         sort(&mut self.requeued);
         sort(&mut self.retried);
         sort(&mut self.refused);
         sort(&mut self.dead);
+        sort(&mut self.reissues);
     }
 }
 
@@ -176,7 +188,12 @@ impl Record {
             Kind::Compensated { message } => self.of(*message).compensated.push(at),
             Kind::Finished { attempt, message } => self.of(*message).recorded.push(Step { at, attempt: *attempt }),
             Kind::Acked { attempt, message } => self.of(*message).acked.push(Step { at, attempt: *attempt }),
-            Kind::Reaped { message, rule } => self.of(*message).reaped.push((at, rule.clone())),
+            Kind::Reaped { message, rule, retried } => {
+                let life = self.of(*message);
+                life.reaped.push((at, rule.clone()));
+                life.spared.extend(retried.then_some(at));
+            }
+            Kind::Reissued { message, of } => self.of(*of).reissues.push(*message),
             Kind::Requeued { message } => self.of(*message).requeued.push(at),
             Kind::Retried { message, .. } => self.of(*message).retried.push(at),
             Kind::Refused { attempt, message } => self.of(*message).refused.push(Step { at, attempt: *attempt }),

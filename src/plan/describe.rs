@@ -101,9 +101,18 @@ pub fn describe(plan: &Plan) -> Description {
     let pairs = namespaces.len() - 1;
     if let Some(reaper) = &scenario.reaper {
         let (timeout, interval) = (print_duration(reaper.timeout), print_duration(reaper.interval));
-        namespaces.push("reaper".to_string());
+        let by_itself = reaper.runs_in.is_none();
+        if by_itself {
+            namespaces.push("reaper".to_string());
+        }
+        let who = match (&reaper.runs_in, &reaper.liveness) {
+            (Some(arm), _) => format!("the workers of `{arm}`, a message for each sweep,"),
+            (None, Some(_)) => format!("{} reapers", reaper.reapers),
+            (None, None) => "reaper".to_string(),
+        };
         processes.push(match &reaper.liveness {
-            None => format!("reaper: fails what was queued for more than {timeout}, looks every {interval}"),
+            None if by_itself => format!("{who}: fails what was queued for more than {timeout}, looks every {interval}"),
+            None => format!("{who}: fail what was queued for more than {timeout}; look every {interval}"),
             Some(rule) if reaper.inside_the_worker => format!(
                 "a reaper in each worker: fails what was pending for {timeout}, processing for {} or by a worker without a sign \
                  of life for {}; looks every {interval}",
@@ -111,14 +120,20 @@ pub fn describe(plan: &Plan) -> Description {
                 print_duration(rule.ttl)
             ),
             Some(rule) => format!(
-                "{} reapers: fail what was pending for {timeout}, processing for {} or by a worker without a sign of life for {}; \
+                "{who}: fail what was pending for {timeout}, processing for {} or by a worker without a sign of life for {}; \
                  look every {interval}",
-                reaper.reapers,
                 print_duration(rule.processing),
                 print_duration(rule.ttl)
             ),
         });
+        processes.extend(reaper.running.map(|rule| {
+            let (timeout, every) = (print_duration(rule.timeout), print_duration(rule.interval));
+            format!("reaper: fails what runs without a heartbeat for {timeout}, looks every {every}")
+        }));
     }
+    processes.extend(
+        scenario.user.map(|user| format!("user: waits for each task, polls every {}", print_duration(user.poll))),
+    );
     processes.extend(scenario.has_provider().then(|| "provider at which effects are made".to_string()));
     processes.push(match scenario.has_worker_processes() {
         true => format!("{} worker processes, one a trial", plan.trials.len()),

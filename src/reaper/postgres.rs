@@ -1,14 +1,15 @@
-//! The tasks in a PostgreSQL that the lab started: reached by its socket file, over no network that a fault could touch.
+//! The tasks in a PostgreSQL that the lab started: reached by its socket file, over no network that a fault could touch, or by
+//! an address.
 //!
 //! The statements are SQLite's word for word where both take them. Each is conditional on the state that it starts from and
 //! stands alone; a sweep is one transaction. Blocks: a runtime of its own drives the connection during each call.
 
 use super::rule::{Action, TIMEOUT};
-use super::{Status, Task, TaskId, TaskStoreError};
+use super::store::COLUMNS;
+use super::{Beat, Place, Status, Task, TaskId, TaskStoreError};
 use crate::units::{Offset, TrialId};
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio_postgres::types::{ToSql, Type};
@@ -20,6 +21,9 @@ const DATABASE: &str = "postgres";
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The server's own clock, in nanoseconds since 1970: whoever writes and whoever looks, both go by it.
+const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000";
 
 type Param<'p> = (&'p (dyn ToSql + Sync), Type);
 
@@ -51,21 +55,26 @@ impl std::fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects to the server whose socket is in this folder.
-    pub fn open(sockets: &Path) -> Result<Self, TaskStoreError> {
-        let place = sockets.display().to_string();
+    /// Connects to the server at this place.
+    pub fn open(at: &Place) -> Result<Self, TaskStoreError> {
+        let place = at.to_string();
         let failed = |text: String| TaskStoreError::new(&place, "open", text);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| failed(e.to_string()))?;
         let mut config = Config::new();
-        config.host_path(sockets).user(USER).dbname(DATABASE).connect_timeout(PATIENCE);
+        config.user(USER).dbname(DATABASE).connect_timeout(PATIENCE);
+        match at {
+            Place::Sqlite(path) | Place::Postgres(path) => config.host_path(path),
+            // As libpq leaves them: no user timeout, and keepalive of two hours.
+            Place::Remote(address) => config.host(address.ip().to_string()).port(address.port()),
+        };
         let client = runtime.block_on(connect(&config)).map_err(|e| failed(words(&e)))?;
         Ok(Self { place, config, runtime: Some(runtime), client: Cell::new(Some(client)) })
     }
 
     /// Makes the table.
-    pub fn create(sockets: &Path, schema: &str) -> Result<Self, TaskStoreError> {
-        let store = Self::open(sockets)?;
+    pub fn create(at: &Place, schema: &str) -> Result<Self, TaskStoreError> {
+        let store = Self::open(at)?;
         store.ask("make the table", async |client| client.batch_execute(schema).await)?;
         Ok(store)
     }
@@ -155,23 +164,23 @@ impl PostgresStore {
     }
 
     pub fn begin(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
-        let sql = "UPDATE task SET status = 'PROCESSING', worker_id = $2, updated_at = $3 \
+        let sql = "UPDATE task SET status = 'PROCESSING', worker_id = $2, updated_at = $3, heartbeat_at = NULL \
                    WHERE id = $1 AND status = 'PENDING'";
         let to = (id, Status::Processing, at);
         self.changes_to("begin", to, sql, &[(&id.to_string(), Type::TEXT), (&worker, Type::TEXT), (&at.0, Type::INT8)])
     }
 
     pub fn resume(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
-        let sql = "UPDATE task SET worker_id = $2, updated_at = $3 WHERE id = $1 AND status = 'PROCESSING'";
+        let sql = "UPDATE task SET worker_id = $2, updated_at = $3, heartbeat_at = NULL \
+                   WHERE id = $1 AND status = 'PROCESSING'";
         self.changes("resume", sql, &[(&id.to_string(), Type::TEXT), (&worker, Type::TEXT), (&at.0, Type::INT8)])
     }
 
     pub fn of_trial(&self, trial: TrialId) -> Result<Vec<Task>, TaskStoreError> {
-        let sql =
-            "SELECT id, status, worker_id, error_code, queued_at, updated_at, attempts FROM task WHERE id LIKE $1";
+        let sql = format!("SELECT {COLUMNS} FROM task WHERE id LIKE $1");
         let like = format!("{trial}.%");
         let with: [Param<'_>; 1] = [(&like, Type::TEXT)];
-        let rows = self.ask("look for a trial's tasks", async |client| client.query_typed(sql, &with).await)?;
+        let rows = self.ask("look for a trial's tasks", async |client| client.query_typed(&sql, &with).await)?;
         rows.iter().map(|row| self.task(row)).collect()
     }
 
@@ -183,59 +192,96 @@ impl PostgresStore {
     }
 
     pub fn queued_before(&self, cutoff: Offset) -> Result<Vec<Task>, TaskStoreError> {
-        let sql = "SELECT id, status, worker_id, error_code, queued_at, updated_at, attempts FROM task \
-                   WHERE status = 'PENDING' AND queued_at < $1 ORDER BY queued_at, id";
+        let sql =
+            format!("SELECT {COLUMNS} FROM task WHERE status = 'PENDING' AND queued_at < $1 ORDER BY queued_at, id");
         let with: [Param<'_>; 1] = [(&cutoff.0, Type::INT8)];
-        let rows = self.ask("look for old tasks", async |client| client.query_typed(sql, &with).await)?;
+        let rows = self.ask("look for old tasks", async |client| client.query_typed(&sql, &with).await)?;
         rows.iter().map(|row| self.task(row)).collect()
     }
 
     pub fn active(&self) -> Result<Vec<Task>, TaskStoreError> {
-        let sql = "SELECT id, status, worker_id, error_code, queued_at, updated_at, attempts FROM task \
-                   WHERE status IN ('PENDING', 'PROCESSING') ORDER BY updated_at, id";
-        let rows = self.ask("look for active tasks", async |client| client.query_typed(sql, &[]).await)?;
+        let sql =
+            format!("SELECT {COLUMNS} FROM task WHERE status IN ('PENDING', 'PROCESSING') ORDER BY updated_at, id");
+        let rows = self.ask("look for active tasks", async |client| client.query_typed(&sql, &[]).await)?;
         rows.iter().map(|row| self.task(row)).collect()
     }
 
-    pub fn fail(&self, seen: &Task, at: Offset) -> Result<bool, TaskStoreError> {
-        let sql = "UPDATE task SET status = 'FAILED', error_code = $5, updated_at = $6 \
-                   WHERE id = $1 AND status = $2 AND worker_id IS NOT DISTINCT FROM $3 AND updated_at = $4";
+    pub fn fail(&self, seen: &Task, at: Offset, retry_at: Option<Offset>) -> Result<bool, TaskStoreError> {
+        let sql = "UPDATE task SET status = 'FAILED', error_code = $5, updated_at = $6, retry_at = $8 \
+                   WHERE id = $1 AND status = $2 AND worker_id IS NOT DISTINCT FROM $3 AND updated_at = $4 \
+                   AND heartbeat_at IS NOT DISTINCT FROM $7";
         let to = (seen.id, Status::Failed, at);
         let (id, status) = (seen.id.to_string(), seen.status.name());
-        let with: [Param<'_>; 6] = [
+        let (heartbeat, retry) = (seen.heartbeat_at.map(|at| at.0), retry_at.map(|at| at.0));
+        let with: [Param<'_>; 8] = [
             (&id, Type::TEXT),
             (&status, Type::TEXT),
             (&seen.worker_id, Type::TEXT),
             (&seen.updated_at.0, Type::INT8),
             (&TIMEOUT, Type::TEXT),
             (&at.0, Type::INT8),
+            (&heartbeat, Type::INT8),
+            (&retry, Type::INT8),
         ];
         self.changes_to("fail a task", to, sql, &with)
     }
 
-    pub fn beat(&self, worker: &str, task: Option<TaskId>, at: Offset) -> Result<(), TaskStoreError> {
-        let sql = "INSERT INTO worker_status (worker_id, last_heartbeat_at, current_task_id, status) \
-                   VALUES ($1, $2, $3, $4) ON CONFLICT (worker_id) DO UPDATE SET \
-                   last_heartbeat_at = excluded.last_heartbeat_at, current_task_id = excluded.current_task_id, \
-                   status = excluded.status";
+    pub fn beat_for(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
+        let sql = "UPDATE task SET heartbeat_at = $3 WHERE id = $1 AND status = 'PROCESSING' AND worker_id = $2";
+        let with: [Param<'_>; 3] = [(&id.to_string(), Type::TEXT), (&worker, Type::TEXT), (&at.0, Type::INT8)];
+        self.changes("write a task's heartbeat", sql, &with)
+    }
+
+    pub fn due_again(&self, at: Offset) -> Result<Vec<TaskId>, TaskStoreError> {
+        let sql =
+            format!("SELECT {COLUMNS} FROM task WHERE status = 'FAILED' AND retry_at <= $1 ORDER BY retry_at, id");
+        let with: [Param<'_>; 1] = [(&at.0, Type::INT8)];
+        let rows = self.ask("look for retries", async |client| client.query_typed(&sql, &with).await)?;
+        rows.iter().map(|row| self.task(row).map(|task| task.id)).collect()
+    }
+
+    pub fn next_retry(&self) -> Result<Option<Offset>, TaskStoreError> {
+        let sql = "SELECT MIN(retry_at) FROM task WHERE status = 'FAILED'";
+        let rows = self.ask("look for retries", async |client| client.query_typed(sql, &[]).await)?;
+        Ok(rows.first().and_then(|row| row.get::<_, Option<i64>>(0)).map(Offset))
+    }
+
+    pub fn try_again(&self, id: TaskId, at: Offset) -> Result<bool, TaskStoreError> {
+        let sql = "UPDATE task SET status = 'PENDING', worker_id = NULL, error_code = NULL, queued_at = $2, updated_at = $2, \
+                   attempts = 1, tries = tries + 1, retry_at = NULL, heartbeat_at = NULL \
+                   WHERE id = $1 AND status = 'FAILED' AND retry_at <= $2";
+        self.changes("queue a task again", sql, &[(&id.to_string(), Type::TEXT), (&at.0, Type::INT8)])
+    }
+
+    pub fn beat(&self, worker: &str, task: Option<TaskId>, _at: Offset, said: Offset) -> Result<(), TaskStoreError> {
+        let sql = format!(
+            "INSERT INTO worker_status (worker_id, last_heartbeat_at, current_task_id, status, written_at) \
+             VALUES ($1, $2, $3, $4, {NOW}) ON CONFLICT (worker_id) DO UPDATE SET \
+             last_heartbeat_at = excluded.last_heartbeat_at, current_task_id = excluded.current_task_id, \
+             status = excluded.status, written_at = excluded.written_at"
+        );
         let status = if task.is_some() { "busy" } else { "idle" };
         let task = task.map(|id| id.to_string());
         let with: [Param<'_>; 4] =
-            [(&worker, Type::TEXT), (&at.0, Type::INT8), (&task, Type::TEXT), (&status, Type::TEXT)];
-        self.changes("give a sign of life", sql, &with).map(drop)
+            [(&worker, Type::TEXT), (&said.0, Type::INT8), (&task, Type::TEXT), (&status, Type::TEXT)];
+        self.changes("give a sign of life", &sql, &with).map(drop)
     }
 
-    pub fn beats(&self) -> Result<BTreeMap<String, Offset>, TaskStoreError> {
-        let sql = "SELECT worker_id, last_heartbeat_at FROM worker_status";
-        let rows = self.ask("look for signs of life", async |client| client.query_typed(sql, &[]).await)?;
-        Ok(rows.iter().map(|row| (row.get(0), Offset(row.get(1)))).collect())
+    pub fn beats(&self, _now: Offset) -> Result<BTreeMap<String, Beat>, TaskStoreError> {
+        let sql = format!("SELECT worker_id, last_heartbeat_at, {NOW} - written_at FROM worker_status");
+        let rows = self.ask("look for signs of life", async |client| client.query_typed(&sql, &[]).await)?;
+        let one = |row: &Row| {
+            let age = Duration::from_nanos(u64::try_from(row.get::<_, i64>(2)).unwrap_or(0));
+            (row.get(0), Beat { said: Offset(row.get(1)), age })
+        };
+        Ok(rows.iter().map(one).collect())
     }
 
     pub fn get(&self, id: TaskId) -> Result<Option<Task>, TaskStoreError> {
-        let sql = "SELECT id, status, worker_id, error_code, queued_at, updated_at, attempts FROM task WHERE id = $1";
+        let sql = format!("SELECT {COLUMNS} FROM task WHERE id = $1");
         let id = id.to_string();
         let with: [Param<'_>; 1] = [(&id, Type::TEXT)];
-        let rows = self.ask("look for a task", async |client| client.query_typed(sql, &with).await)?;
+        let rows = self.ask("look for a task", async |client| client.query_typed(&sql, &with).await)?;
         rows.first().map(|row| self.task(row)).transpose()
     }
 
@@ -252,11 +298,12 @@ impl PostgresStore {
             let mut done = Vec::with_capacity(actions.len());
             for action in actions {
                 let changed = match action {
-                    Action::Fail(id) => {
-                        let sql = "UPDATE task SET status = 'FAILED', error_code = $2, updated_at = $3 \
+                    Action::Fail { id, retry_at } => {
+                        let sql = "UPDATE task SET status = 'FAILED', error_code = $2, updated_at = $3, retry_at = $4 \
                                    WHERE id = $1 AND status = 'PENDING'";
-                        let id = id.to_string();
-                        let with: [Param<'_>; 3] = [(&id, Type::TEXT), (&TIMEOUT, Type::TEXT), (&at.0, Type::INT8)];
+                        let (id, retry) = (id.to_string(), retry_at.map(|at| at.0));
+                        let with: [Param<'_>; 4] =
+                            [(&id, Type::TEXT), (&TIMEOUT, Type::TEXT), (&at.0, Type::INT8), (&retry, Type::INT8)];
                         transaction.execute_typed(sql, &with).await?
                     }
                     Action::Requeue(id) => {
@@ -278,7 +325,7 @@ impl PostgresStore {
     fn task(&self, row: &Row) -> Result<Task, TaskStoreError> {
         let wrong = |text: String| TaskStoreError::new(&self.place, "read a task", text);
         let word: String = row.get(1);
-        let attempts: i32 = row.get(6);
+        let (attempts, tries): (i32, i32) = (row.get(6), row.get(8));
         Ok(Task {
             id: row.get::<_, String>(0).parse().map_err(|e: super::task::NoTask| wrong(e.to_string()))?,
             status: Status::ALL
@@ -290,6 +337,9 @@ impl PostgresStore {
             queued_at: Offset(row.get(4)),
             updated_at: Offset(row.get(5)),
             attempts: u32::try_from(attempts).unwrap_or_default(),
+            heartbeat_at: row.get::<_, Option<i64>>(7).map(Offset),
+            tries: u32::try_from(tries).unwrap_or_default(),
+            retry_at: row.get::<_, Option<i64>>(9).map(Offset),
         })
     }
 }

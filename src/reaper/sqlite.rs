@@ -1,6 +1,7 @@
 //! The tasks in an embedded SQLite: one file in the run's private tmpfs, opened by every process that works with it.
 
-use super::{Status, Task, TaskId, TaskStoreError};
+use super::store::COLUMNS;
+use super::{Beat, Status, Task, TaskId, TaskStoreError};
 use crate::units::{Offset, TrialId};
 use rusqlite::{Connection, OpenFlags, Row, TransactionBehavior, params};
 use std::collections::BTreeMap;
@@ -9,8 +10,6 @@ use std::time::Duration;
 
 /// How long a statement waits for another process's.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-const COLUMNS: &str = "id, status, worker_id, error_code, queued_at, updated_at, attempts";
 
 /// An open file.
 #[derive(Debug)]
@@ -67,12 +66,14 @@ impl SqliteStore {
     }
 
     pub fn begin(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
-        let sql = "UPDATE task SET status = 'PROCESSING', worker_id = ?2, updated_at = ?3 WHERE id = ?1 AND status = 'PENDING'";
+        let sql = "UPDATE task SET status = 'PROCESSING', worker_id = ?2, updated_at = ?3, heartbeat_at = NULL \
+                   WHERE id = ?1 AND status = 'PENDING'";
         self.changes("begin", sql, params![id.to_string(), worker, at.0])
     }
 
     pub fn resume(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
-        let sql = "UPDATE task SET worker_id = ?2, updated_at = ?3 WHERE id = ?1 AND status = 'PROCESSING'";
+        let sql = "UPDATE task SET worker_id = ?2, updated_at = ?3, heartbeat_at = NULL \
+                   WHERE id = ?1 AND status = 'PROCESSING'";
         self.changes("resume", sql, params![id.to_string(), worker, at.0])
     }
 
@@ -102,28 +103,58 @@ impl SqliteStore {
         read().map_err(self.failed("look for active tasks"))
     }
 
-    pub fn fail(&self, seen: &Task, at: Offset) -> Result<bool, TaskStoreError> {
-        let sql = "UPDATE task SET status = 'FAILED', error_code = ?5, updated_at = ?6 \
-                   WHERE id = ?1 AND status = ?2 AND worker_id IS NOT DISTINCT FROM ?3 AND updated_at = ?4";
+    pub fn fail(&self, seen: &Task, at: Offset, retry_at: Option<Offset>) -> Result<bool, TaskStoreError> {
+        let sql = "UPDATE task SET status = 'FAILED', error_code = ?5, updated_at = ?6, retry_at = ?8 \
+                   WHERE id = ?1 AND status = ?2 AND worker_id IS NOT DISTINCT FROM ?3 AND updated_at = ?4 \
+                   AND heartbeat_at IS NOT DISTINCT FROM ?7";
         let (id, status) = (seen.id.to_string(), seen.status.name());
-        let with = params![id, status, seen.worker_id, seen.updated_at.0, super::rule::TIMEOUT, at.0];
+        let (heartbeat, retry) = (seen.heartbeat_at.map(|at| at.0), retry_at.map(|at| at.0));
+        let with = params![id, status, seen.worker_id, seen.updated_at.0, super::rule::TIMEOUT, at.0, heartbeat, retry];
         self.changes("fail a task", sql, with)
     }
 
-    pub fn beat(&self, worker: &str, task: Option<TaskId>, at: Offset) -> Result<(), TaskStoreError> {
-        let sql = "INSERT INTO worker_status (worker_id, last_heartbeat_at, current_task_id, status) \
-                   VALUES (?1, ?2, ?3, ?4) ON CONFLICT (worker_id) DO UPDATE SET \
+    pub fn beat_for(&self, id: TaskId, worker: &str, at: Offset) -> Result<bool, TaskStoreError> {
+        let sql = "UPDATE task SET heartbeat_at = ?3 WHERE id = ?1 AND status = 'PROCESSING' AND worker_id = ?2";
+        self.changes("write a task's heartbeat", sql, params![id.to_string(), worker, at.0])
+    }
+
+    pub fn due_again(&self, at: Offset) -> Result<Vec<TaskId>, TaskStoreError> {
+        let sql =
+            format!("SELECT {COLUMNS} FROM task WHERE status = 'FAILED' AND retry_at <= ?1 ORDER BY retry_at, id");
+        let read = || self.db.prepare_cached(&sql)?.query_map([at.0], task)?.collect::<rusqlite::Result<Vec<_>>>();
+        Ok(read().map_err(self.failed("look for retries"))?.iter().map(|task| task.id).collect())
+    }
+
+    pub fn next_retry(&self) -> Result<Option<Offset>, TaskStoreError> {
+        let sql = "SELECT MIN(retry_at) FROM task WHERE status = 'FAILED'";
+        let read = || self.db.prepare_cached(sql)?.query_row([], |row| row.get::<_, Option<i64>>(0));
+        Ok(read().map_err(self.failed("look for retries"))?.map(Offset))
+    }
+
+    pub fn try_again(&self, id: TaskId, at: Offset) -> Result<bool, TaskStoreError> {
+        let sql = "UPDATE task SET status = 'PENDING', worker_id = NULL, error_code = NULL, queued_at = ?2, updated_at = ?2, \
+                   attempts = 1, tries = tries + 1, retry_at = NULL, heartbeat_at = NULL \
+                   WHERE id = ?1 AND status = 'FAILED' AND retry_at <= ?2";
+        self.changes("queue a task again", sql, params![id.to_string(), at.0])
+    }
+
+    pub fn beat(&self, worker: &str, task: Option<TaskId>, at: Offset, said: Offset) -> Result<(), TaskStoreError> {
+        let sql = "INSERT INTO worker_status (worker_id, last_heartbeat_at, current_task_id, status, written_at) \
+                   VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (worker_id) DO UPDATE SET \
                    last_heartbeat_at = excluded.last_heartbeat_at, current_task_id = excluded.current_task_id, \
-                   status = excluded.status";
+                   status = excluded.status, written_at = excluded.written_at";
         let status = if task.is_some() { "busy" } else { "idle" };
-        let with = params![worker, at.0, task.map(|id| id.to_string()), status];
+        let with = params![worker, said.0, task.map(|id| id.to_string()), status, at.0];
         self.changes("give a sign of life", sql, with).map(drop)
     }
 
-    pub fn beats(&self) -> Result<BTreeMap<String, Offset>, TaskStoreError> {
-        let sql = "SELECT worker_id, last_heartbeat_at FROM worker_status";
-        let row = |row: &Row<'_>| Ok((row.get(0)?, Offset(row.get(1)?)));
-        let read = || -> rusqlite::Result<BTreeMap<String, Offset>> {
+    pub fn beats(&self, now: Offset) -> Result<BTreeMap<String, Beat>, TaskStoreError> {
+        let sql = "SELECT worker_id, last_heartbeat_at, written_at FROM worker_status";
+        let row = |row: &Row<'_>| {
+            let (said, age) = (Offset(row.get(1)?), now.since(Offset(row.get(2)?)));
+            Ok((row.get(0)?, Beat { said, age }))
+        };
+        let read = || -> rusqlite::Result<BTreeMap<String, Beat>> {
             self.db.prepare_cached(sql)?.query_map([], row)?.collect()
         };
         read().map_err(self.failed("look for signs of life"))
@@ -143,12 +174,12 @@ impl SqliteStore {
             let mut done = Vec::with_capacity(actions.len());
             for action in actions {
                 let changed = match action {
-                    Action::Fail(id) => transaction
+                    Action::Fail { id, retry_at } => transaction
                         .prepare_cached(
-                            "UPDATE task SET status = 'FAILED', error_code = ?2, updated_at = ?3 \
+                            "UPDATE task SET status = 'FAILED', error_code = ?2, updated_at = ?3, retry_at = ?4 \
                              WHERE id = ?1 AND status = 'PENDING'",
                         )?
-                        .execute(params![id.to_string(), TIMEOUT, at.0])?,
+                        .execute(params![id.to_string(), TIMEOUT, at.0, retry_at.map(|at| at.0)])?,
                     Action::Requeue(id) => transaction
                         .prepare_cached(
                             "UPDATE task SET queued_at = ?2, updated_at = ?2, attempts = attempts + 1 \
@@ -184,6 +215,9 @@ fn task(row: &Row<'_>) -> rusqlite::Result<Task> {
         queued_at: Offset(row.get(4)?),
         updated_at: Offset(row.get(5)?),
         attempts: row.get(6)?,
+        heartbeat_at: row.get::<_, Option<i64>>(7)?.map(Offset),
+        tries: row.get(8)?,
+        retry_at: row.get::<_, Option<i64>>(9)?.map(Offset),
     })
 }
 
@@ -230,7 +264,7 @@ mod tests {
         store.begin(id(1), "w", Offset(5)).unwrap();
         store.begin(id(2), "w", Offset(5)).unwrap();
         store.finish(id(2), "w", Offset(6)).unwrap();
-        let actions: Vec<Action> = rows.iter().map(|row| Action::Fail(row.id)).collect();
+        let actions: Vec<Action> = rows.iter().map(|row| Action::Fail { id: row.id, retry_at: None }).collect();
         assert_eq!(store.act(&actions, Offset(7)).unwrap(), [true, false, false]);
         let of = |message| store.get(id(message)).unwrap().unwrap();
         assert_eq!((of(0).status, of(0).error_code.as_deref()), (Status::Failed, Some("TIMEOUT")));
@@ -247,6 +281,34 @@ mod tests {
         assert_eq!(store.queued_before(Offset(50)).unwrap(), []);
         let row = store.queued_before(Offset(51)).unwrap().remove(0);
         assert_eq!((row.queued_at, row.attempts), (Offset(50), 2));
+    }
+
+    #[test]
+    fn a_heartbeat_between_look_and_action_saves_a_task_and_a_retry_starts_it_anew() {
+        let (_dir, store) = store();
+        for message in 0..2 {
+            store.queue(id(message), Offset(0)).unwrap();
+            assert!(!store.beat_for(id(message), "w", Offset(1)).unwrap(), "nobody has begun it");
+            store.begin(id(message), "w", Offset(2)).unwrap();
+        }
+        let rows = store.running().unwrap();
+        assert!(store.beat_for(id(1), "w", Offset(3)).unwrap());
+        assert!(!store.beat_for(id(1), "v", Offset(4)).unwrap(), "it is another's");
+        assert!(store.fail(&rows[0], Offset(5), Some(Offset(9))).unwrap());
+        assert!(!store.fail(&rows[1], Offset(5), None).unwrap(), "its worker gave a sign meanwhile");
+        let failed = store.get(id(0)).unwrap().unwrap();
+        assert!(failed.status == Status::Failed && !failed.is_final());
+        assert_eq!(store.next_retry().unwrap(), Some(Offset(9)));
+        assert_eq!(store.due_again(Offset(8)).unwrap(), []);
+        assert_eq!(store.due_again(Offset(9)).unwrap(), [id(0)]);
+        assert!(store.try_again(id(0), Offset(9)).unwrap());
+        assert!(!store.try_again(id(0), Offset(9)).unwrap(), "a second scheduler does nothing");
+        let row = store.get(id(0)).unwrap().unwrap();
+        assert_eq!((row.status, row.tries, row.worker_id, row.queued_at), (Status::Pending, 2, None, Offset(9)));
+        assert!(!store.finish(id(0), "w", Offset(10)).unwrap(), "the first try's worker is too late");
+        assert!(store.begin(id(0), "v", Offset(11)).unwrap());
+        let last = store.running().unwrap().into_iter().find(|row| row.id == id(0)).unwrap();
+        assert!(store.fail(&last, Offset(12), None).unwrap() && store.get(id(0)).unwrap().unwrap().is_final());
     }
 
     #[test]

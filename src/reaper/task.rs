@@ -3,6 +3,7 @@
 use crate::units::{Offset, TrialId};
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// A task's name: one message is one task. Written `trial.message`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,8 +78,31 @@ pub struct Task {
     pub queued_at: Offset,
     /// When anything of it last changed.
     pub updated_at: Offset,
-    /// How often it was handed to the broker.
+    /// How often it was handed to the broker in this try.
     pub attempts: u32,
+    /// The last heartbeat that its worker wrote for it in this try.
+    pub heartbeat_at: Option<Offset>,
+    /// Which try this is, from 1.
+    pub tries: u32,
+    /// When one that failed is queued again by its own retries; `None`: its failing is final.
+    pub retry_at: Option<Offset>,
+}
+
+impl Task {
+    /// Whether nothing more will come of it.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        self.status == Status::Done || self.status == Status::Failed && self.retry_at.is_none()
+    }
+}
+
+/// What a store knows of a worker's last sign of life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beat {
+    /// When it was given, by the worker's own clock.
+    pub said: Offset,
+    /// How old it is, by the store's clock at the write and at the look.
+    pub age: Duration,
 }
 
 #[cfg(test)]

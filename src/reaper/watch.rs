@@ -1,10 +1,12 @@
 //! The loop of a reaper that knows which workers live.
 
 use super::own::{Address, alive};
-use super::rule::liveness::{Limits, Stage, Worker, judge};
-use super::{Place, Status, Swept, Task, TaskStore, TaskStoreError};
+use super::rule::guard::guard;
+use super::rule::liveness::{Limits, Stage, Why, Worker, judge};
+use super::sweep::brake;
+use super::{Beat, Place, Status, Task, TaskStore, TaskStoreError, Told, Workers};
 use crate::host::clock::Clock;
-use crate::scenario::{LivenessRule, LivenessStore, ReaperSettings};
+use crate::scenario::{LivenessRule, LivenessStore, ReaperSettings, TableClock};
 use crate::units::{Offset, TrialId};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -17,18 +19,12 @@ pub struct Watch {
     settings: ReaperSettings,
     rule: LivenessRule,
     redis: Option<Address>,
+    workers: Workers,
     only: Option<TrialId>,
 }
 
 impl Watch {
-    /// Looks at the tasks of one trial alone.
-    #[must_use]
-    pub fn only(mut self, trial: Option<TrialId>) -> Self {
-        self.only = trial;
-        self
-    }
-
-    /// A reaper of the store at this place. `redis` is the address of the keys, as a URL.
+    /// A reaper of the store at this place.
     ///
     /// # Errors
     /// When the store can't be opened.
@@ -37,21 +33,23 @@ impl Watch {
         clock: Clock,
         settings: ReaperSettings,
         rule: LivenessRule,
-        redis: Option<String>,
+        workers: Workers,
     ) -> Result<Self, TaskStoreError> {
-        Ok(Self { store: TaskStore::open(place)?, clock, settings, rule, redis: redis.map(Address::Plain), only: None })
+        let redis = workers.redis.clone().map(Address::Plain);
+        Ok(Self { store: TaskStore::open(place)?, clock, settings, rule, redis, workers, only: None })
+    }
+
+    /// Looks at the tasks of one trial alone.
+    #[must_use]
+    pub fn only(mut self, trial: Option<TrialId>) -> Self {
+        self.only = trial;
+        self
     }
 
     /// Sweeps at `first` and at every interval after it, as a clock strikes: a long sweep does not shift the next. Ends when the
-    /// other end of `until` is dropped. `doubt` hears what could not be known, and of a sweep that came to nothing: the next
-    /// one makes up for it.
-    pub fn run(
-        mut self,
-        first: Offset,
-        until: &Receiver<()>,
-        mut tell: impl FnMut(Offset, Swept),
-        mut doubt: impl FnMut(String),
-    ) {
+    /// other end of `until` is dropped. What could not be known is told, and a sweep that came to nothing: the next one makes up
+    /// for it.
+    pub fn run(mut self, first: Offset, until: &Receiver<()>, mut tell: impl FnMut(Offset, Told)) {
         let mut next = first;
         loop {
             match until.recv_timeout(next.since(self.clock.now())) {
@@ -61,8 +59,8 @@ impl Watch {
             if self.clock.now() < next {
                 continue;
             }
-            if let Err(error) = self.sweep(&mut tell, &mut doubt) {
-                doubt(format!("a sweep was given up: {error}"));
+            if let Err(error) = self.sweep(&mut tell) {
+                tell(self.clock.now(), Told::Doubt(format!("a sweep was given up: {error}")));
             }
             while next <= self.clock.now() {
                 next = next + self.settings.interval;
@@ -70,18 +68,18 @@ impl Watch {
         }
     }
 
-    fn sweep(
-        &mut self,
-        tell: &mut impl FnMut(Offset, Swept),
-        doubt: &mut impl FnMut(String),
-    ) -> Result<(), TaskStoreError> {
+    /// One sweep.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn sweep(&mut self, tell: &mut impl FnMut(Offset, Told)) -> Result<(), TaskStoreError> {
         let mut rows = self.store.active()?;
         rows.retain(|row| self.only.is_none_or(|trial| row.id.trial == trial));
-        let workers = self.workers(&rows, doubt)?;
+        let workers = self.workers(&rows, tell)?;
         // After the look at the workers, which takes time: an age is never older than what is known of its worker.
         let now = self.clock.now();
         let limits = Limits { pending: self.settings.timeout, processing: self.rule.processing };
-        for row in &rows {
+        let judged = |row: &Task| {
             let stage = if row.status == Status::Pending { Stage::Pending } else { Stage::Processing };
             let worker = match &row.worker_id {
                 None => Worker::Unnamed,
@@ -90,41 +88,70 @@ impl Watch {
             let age = now.since(row.updated_at);
             // A task that has just begun may be quicker than its worker's first sign of life.
             let worker = if worker == Worker::Gone && age < self.rule.grace { Worker::Alive } else { worker };
-            let Some(why) = judge(stage, worker, age, &limits) else { continue };
-            if self.store.fail(row, self.clock.now())? {
-                tell(self.clock.now(), Swept::Failed { id: row.id, rule: why.name() });
+            judge(stage, worker, age, &limits)
+        };
+        let doomed: Vec<(&Task, Why)> = rows.iter().filter_map(|row| Some((row, judged(row)?))).collect();
+        if let Some(settings) = &self.settings.brake {
+            let known: BTreeMap<&str, Worker> = workers.iter().map(|(name, worker)| (name.as_str(), *worker)).collect();
+            if let Some(stop) = guard(doomed.len(), rows.len(), &known, &brake(settings)) {
+                tell(now, Told::Looked { rows: rows.len(), failed: 0, held: Some(stop.to_string()) });
+                return Ok(());
             }
         }
+        let mut failed = 0;
+        for (row, why) in doomed {
+            if self.store.fail(row, self.clock.now(), None)? {
+                failed += 1;
+                tell(self.clock.now(), Told::Failed { id: row.id, rule: why.name(), retried: false });
+            }
+        }
+        tell(self.clock.now(), Told::Looked { rows: rows.len(), failed, held: None });
         Ok(())
+    }
+
+    /// Where the worker of a row gives its signs of life.
+    fn store_of(&self, row: &Task) -> LivenessStore {
+        self.workers.elsewhere.get(&row.id.trial).copied().unwrap_or(self.rule.store)
     }
 
     fn workers(
         &self,
         rows: &[Task],
-        doubt: &mut impl FnMut(String),
+        tell: &mut impl FnMut(Offset, Told),
     ) -> Result<BTreeMap<String, Worker>, TaskStoreError> {
-        let mut names: Vec<String> = rows.iter().filter_map(|row| row.worker_id.clone()).collect();
-        names.sort();
-        names.dedup();
-        let known = match (&self.rule.store, &self.redis) {
-            _ if names.is_empty() => BTreeMap::new(),
-            (LivenessStore::None, _) | (LivenessStore::Redis, None) => return Ok(BTreeMap::new()),
-            (LivenessStore::Table, _) => {
-                let beats = self.store.beats()?;
-                let now = self.clock.now();
-                let lives = |name: &String| beats.get(name).is_some_and(|at| now.since(*at) <= self.rule.ttl);
-                names.iter().map(|name| (name.clone(), lives(name))).collect()
+        let mut names: BTreeMap<String, LivenessStore> = BTreeMap::new();
+        for row in rows {
+            if let Some(name) = &row.worker_id {
+                names.insert(name.clone(), self.store_of(row));
             }
-            (LivenessStore::Redis, Some(address)) => match alive(address, None, "worker:{id}", &names) {
-                Ok(known) => known,
-                Err(error) => {
-                    doubt(format!("liveness is not known, age alone decides: {error}"));
-                    BTreeMap::new()
-                }
-            },
+        }
+        let of = |store: LivenessStore| -> Vec<String> {
+            names.iter().filter(|(_, own)| **own == store).map(|(name, _)| name.clone()).collect()
         };
+        let mut known = BTreeMap::new();
         let worker = |alive: bool| if alive { Worker::Alive } else { Worker::Gone };
-        Ok(known.into_iter().map(|(name, alive)| (name, worker(alive))).collect())
+        let in_table = of(LivenessStore::Table);
+        if !in_table.is_empty() {
+            let now = self.clock.now();
+            let beats = self.store.beats(now)?;
+            let age = |beat: &Beat| match self.rule.clock {
+                TableClock::Store => beat.age,
+                TableClock::Worker => now.since(beat.said),
+            };
+            let lives = |name: &String| beats.get(name).is_some_and(|beat| age(beat) <= self.rule.ttl);
+            known.extend(in_table.iter().map(|name| (name.clone(), worker(lives(name)))));
+        }
+        let in_redis = of(LivenessStore::Redis);
+        if let Some(address) = self.redis.as_ref().filter(|_| !in_redis.is_empty()) {
+            match alive(address, None, "worker:{id}", &in_redis) {
+                Ok(found) => known.extend(found.into_iter().map(|(name, alive)| (name, worker(alive)))),
+                Err(error) => {
+                    let doubt = format!("liveness is not known, age alone decides: {error}");
+                    tell(self.clock.now(), Told::Doubt(doubt));
+                }
+            }
+        }
+        Ok(known)
     }
 }
 
@@ -132,7 +159,6 @@ impl Watch {
 mod tests {
     use super::super::TaskId;
     use super::*;
-    use crate::scenario::{ReaperGeneration, TaskStoreKind};
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
@@ -150,36 +176,32 @@ mod tests {
             }
         }
         // Its heart beats on in the test's future: it is alive whatever the machine does meanwhile.
-        store.beat("well", None, clock.now() + Duration::from_secs(3600)).unwrap();
+        let future = clock.now() + Duration::from_secs(3600);
+        store.beat("well", None, future, future).unwrap();
         let rule = LivenessRule {
             store: LivenessStore::Table,
             period: ms(10),
             ttl: ms(30),
             processing: ms(400),
             grace: Duration::ZERO,
+            clock: TableClock::Store,
         };
-        let settings = ReaperSettings {
-            timeout: ms(200),
-            interval: ms(20),
-            generation: ReaperGeneration::FailsAtOnce,
-            store: TaskStoreKind::Sqlite,
-            liveness: Some(rule.clone()),
-            reapers: 1,
-            inside_the_worker: false,
-        };
+        let settings = ReaperSettings { liveness: Some(rule.clone()), ..ReaperSettings::queued(ms(200), ms(20)) };
         let (end, until) = channel();
         let mut end = Some(end);
         let mut told = Vec::new();
-        let watch = Watch::open(&place, clock, settings, rule, None).unwrap();
-        let heard = |at: Offset, swept: Swept| {
-            told.push((at, swept));
+        let watch = Watch::open(&place, clock, settings, rule, Workers::default()).unwrap();
+        let heard = |at: Offset, swept: Told| {
+            if !matches!(swept, Told::Looked { .. }) {
+                told.push((at, swept));
+            }
             if told.len() == 3 {
                 end = None;
             }
         };
-        watch.run(clock.now(), &until, heard, |doubt| panic!("{doubt}"));
-        let of = |message, rule| Swept::Failed { id: id(message), rule };
-        let swept: Vec<Swept> = told.iter().map(|(_, swept)| swept.clone()).collect();
+        watch.run(clock.now(), &until, heard);
+        let of = |message, rule| Told::Failed { id: id(message), rule, retried: false };
+        let swept: Vec<Told> = told.iter().map(|(_, swept)| swept.clone()).collect();
         assert_eq!(swept, [of(0, "liveness_ttl"), of(2, "pending_timeout"), of(1, "processing_timeout")]);
         assert!(told[1].0 >= Offset::ZERO + ms(200) && told[2].0 >= Offset::ZERO + ms(400), "{told:?}");
     }

@@ -11,6 +11,7 @@ use super::silence;
 use super::summary::{
     CellSummary, Counts, GateSummary, MessageCounts, NamedCount, Predicted, ScenarioSummary, Summary, VoidCount,
 };
+use super::sweeps;
 use crate::events::{Event, Kind};
 use crate::plan::Plan;
 use crate::scenario::{Arm, Fault};
@@ -62,7 +63,7 @@ pub(super) fn summary(run: &RunInfo, events: &[Event], judged: &Judged, rows: &[
         brokers: run.brokers.clone(),
         clients: run.clients.clone(),
         sources: run.sources.clone(),
-        notes: run.plan.doubts.iter().cloned().chain(notes(events)).collect(),
+        notes: run.plan.doubts.iter().cloned().chain(notes(events)).chain(sweeps::notes(&run.plan, events)).collect(),
     }
 }
 

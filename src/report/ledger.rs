@@ -72,6 +72,7 @@ fn words(kind: &str) -> &'static str {
         "out_of_order" => "out of order",
         "reaped_twice" => "reaped twice",
         "misrouted" => "out of another queue than its own",
+        "second_task" => "done beside a second one that its user had asked for",
         _ => "with a record that contradicts itself",
     }
 }

@@ -25,6 +25,7 @@ mod price;
 mod sentences;
 mod silence;
 mod summary;
+mod sweeps;
 mod tables;
 mod terminal;
 mod text;

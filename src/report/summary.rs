@@ -153,6 +153,8 @@ pub struct StuckBeside {
     pub median_s: Option<f64>,
     /// The share in the range.
     pub share: Option<f64>,
+    /// Their mean minus the published one, in seconds: an interval of 95 %; `None` of fewer than two.
+    pub above_s: Option<Interval>,
     /// Who ended them, the most frequent first.
     pub resolved_by: Vec<NamedCount>,
 }

@@ -120,6 +120,14 @@ pub(super) const COLUMNS: &[(&str, Column)] = &[
     ("redelivered_s", Column::Seconds),
     ("redelivery_s", Column::Seconds),
     ("ghosts_n", Column::Number),
+    ("user_stuck_s", Column::Seconds),
+    ("reissued_n", Column::Number),
+    ("second_tasks_n", Column::Number),
+    ("beats_per_s", Column::Number),
+    ("beats_failed_n", Column::Number),
+    ("beats_slowest_s", Column::Seconds),
+    ("sweeps_n", Column::Number),
+    ("sweeps_gap_s", Column::Seconds),
 ];
 
 /// The metric that is no column of its own: the share of `true` in the column `agrees`, which takes no measure.

@@ -1,25 +1,32 @@
-//! `[reaper]`, `[tasks]` and `[published]`: what cleans up, how many tasks there are, and what somebody else measured.
+//! `[reaper]`, `[user]`, `[tasks]` and `[published]`: what cleans up, who waits, how many tasks there are, and what somebody else
+//! measured.
 
+use super::aftermath::{
+    BrakeSettings, LivenessRule, LivenessStore, PatienceFrom, ReaperGeneration, ReaperSettings, Retry, StorePath,
+    TableClock, TaskHeartbeat, TaskStoreKind, User,
+};
 use super::error::Findings;
-use super::model::{LivenessRule, LivenessStore, Published, ReaperGeneration, ReaperSettings, TaskStoreKind, Tasks};
+use super::model::{Published, Tasks};
 use super::profile;
 use super::walk::Fields;
 use crate::units::print_duration;
 use std::time::Duration;
 
-/// The three sections, read; one that is missing or wrong is `None`.
+/// The sections, read; one that is missing or wrong is `None`.
 pub(super) struct Fallback {
     pub(super) reaper: Option<ReaperSettings>,
+    pub(super) user: Option<User>,
     pub(super) tasks: Option<Tasks>,
     pub(super) published: Option<Published>,
 }
 
 /// Takes the sections apart; what is wrong in them has been said by reading their keys.
-pub(super) fn read(reaper: &Option<Fields>, tasks: &Option<Fields>, published: &Option<Fields>) -> Fallback {
+pub(super) fn read(around: &Around<'_>) -> Fallback {
     Fallback {
-        reaper: reaper.as_ref().and_then(reaper_of),
-        tasks: tasks.as_ref().and_then(tasks_of),
-        published: published.as_ref().and_then(published_of),
+        reaper: around.reaper.and_then(reaper_of),
+        user: around.user.map(user_of),
+        tasks: around.tasks.and_then(tasks_of),
+        published: around.published.and_then(published_of),
     }
 }
 
@@ -37,39 +44,72 @@ fn reaper_of(fields: &Fields) -> Option<ReaperSettings> {
         _ => TaskStoreKind::Sqlite,
     };
     let interval = fields.time("interval")?;
-    let reapers = fields.int("reapers").and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
-    let inside_the_worker = fields.text("home") == Some("worker");
-    if fields.text("rule") != Some(LIVENESS) {
-        return Some(ReaperSettings {
-            timeout: fields.time("timeout")?,
-            interval,
-            generation,
-            store,
-            liveness: None,
-            reapers,
-            inside_the_worker,
-        });
+    let is_liveness = fields.text("rule") == Some(LIVENESS);
+    let timeout = fields.time(if is_liveness { "pending" } else { "timeout" })?;
+    let liveness = if is_liveness { Some(liveness_of(fields)?) } else { None };
+    let count = |key: &str| fields.int(key).and_then(|n| u32::try_from(n).ok());
+    let usual = TaskHeartbeat::default();
+    let running = fields.time("task_heartbeat").map(|timeout| TaskHeartbeat {
+        timeout,
+        interval: fields.time("task_heartbeat_interval").unwrap_or(usual.interval),
+        period: fields.time("task_heartbeat_period").unwrap_or(usual.period),
+    });
+    let delay = fields.time("retry_delay").unwrap_or(Duration::from_secs(300));
+    let brake = fields.has("max_fail") || fields.has("max_share");
+    let brake = brake.then(|| BrakeSettings {
+        max_fail: count("max_fail").unwrap_or(50),
+        max_share: fields.number("max_share").unwrap_or(0.2),
+    });
+    Some(ReaperSettings {
+        generation,
+        store,
+        liveness,
+        reapers: count("reapers").unwrap_or(1),
+        inside_the_worker: fields.text("home") == Some("worker"),
+        running,
+        retry: count("retries").map(|times| Retry { times, delay }),
+        brake,
+        runs_in: fields.text("runs_in").map(str::to_string),
+        store_path: if fields.text("store_path") == Some("network") { StorePath::Network } else { StorePath::Own },
+        ..ReaperSettings::queued(timeout, interval)
+    })
+}
+
+/// Where workers give their signs of life, by the word for it.
+pub(super) fn liveness_store(word: &str) -> LivenessStore {
+    match word {
+        "redis" => LivenessStore::Redis,
+        "table" => LivenessStore::Table,
+        _ => LivenessStore::None,
     }
-    let rule = LivenessRule {
-        store: match fields.text("liveness") {
-            Some("redis") => LivenessStore::Redis,
-            Some("table") => LivenessStore::Table,
-            _ => LivenessStore::None,
-        },
+}
+
+fn liveness_of(fields: &Fields) -> Option<LivenessRule> {
+    Some(LivenessRule {
+        store: liveness_store(fields.text("liveness").unwrap_or_default()),
         period: fields.time("period").unwrap_or(Duration::from_secs(30)),
         ttl: fields.time("ttl").unwrap_or(Duration::from_secs(90)),
         processing: fields.time("processing")?,
         grace: fields.time("grace").unwrap_or_default(),
-    };
-    Some(ReaperSettings {
-        timeout: fields.time("pending")?,
-        interval,
-        generation,
-        store,
-        liveness: Some(rule),
-        reapers,
-        inside_the_worker,
+        clock: if fields.text("table_clock") == Some("worker") { TableClock::Worker } else { TableClock::Store },
     })
+}
+
+fn user_of(fields: &Fields) -> User {
+    let reissue_after = match fields.setting("reissue_after") {
+        Some(setting) => setting.get(),
+        None => Some(Duration::from_secs(180)),
+    };
+    User {
+        poll: fields.time("poll").unwrap_or(Duration::from_secs(5)),
+        reissue_after,
+        from: match fields.text("patience_from") {
+            Some("pending_since") => PatienceFrom::PendingSince,
+            _ => PatienceFrom::Dialog,
+        },
+        reopens: fields.time("reopens"),
+        reissues: fields.int("reissues").and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
+    }
 }
 
 fn tasks_of(fields: &Fields) -> Option<Tasks> {
@@ -90,13 +130,15 @@ fn published_of(fields: &Fields) -> Option<Published> {
     })
 }
 
-/// The sections that the three have to go with.
+/// The sections that these have to go with.
 pub(super) struct Around<'a> {
     pub(super) scenario: &'a Fields,
     pub(super) load: &'a Fields,
     pub(super) arms: &'a [Fields],
     pub(super) faults: &'a [Fields],
+    pub(super) jobs: &'a [Fields],
     pub(super) reaper: Option<&'a Fields>,
+    pub(super) user: Option<&'a Fields>,
     pub(super) tasks: Option<&'a Fields>,
     pub(super) published: Option<&'a Fields>,
 }
@@ -129,8 +171,15 @@ pub(super) fn check(around: &Around<'_>, findings: &mut Findings) {
         let problem = "there are no messages that could be stuck; write `[load]` with `rate = \"1/s\"`, or `[tasks]`";
         findings.error(fields.at, fields.label.trim_end(), problem);
     }
+    if let Some(user) = around.user.filter(|_| around.reaper.is_none()) {
+        let problem = "there is no task store that a user could look at; write a section `[reaper]`";
+        findings.error(user.at, user.label.trim_end(), problem);
+    }
+    numbered_work(around, findings);
+    arms_and_liveness(around, findings);
     if let Some(reaper) = around.reaper {
         keys_of_its_rule(reaper, findings);
+        keys_of_keys(reaper, around, findings);
         // Who reaps by liveness acts on what began before the cut, too: no single time holds for every trial.
         if reaper.text("rule") != Some(LIVENESS) {
             time_to_act(reaper, around, findings);
@@ -144,13 +193,29 @@ pub(super) fn check(around: &Around<'_>, findings: &mut Findings) {
     }
 }
 
+/// Which job a message is of, and whether there is one more, goes by its number. What a user asks for once more takes a number
+/// of its own, and a sweep is no job.
+fn numbered_work(around: &Around<'_>, findings: &mut Findings) {
+    let kinds = around.jobs.first().map(|job| (job.at, job.label.trim_end().to_string()));
+    let count = around.load.has("count").then(|| (around.load.at("count"), around.load.name("count")));
+    let Some((at, name)) = kinds.or(count) else { return };
+    if around.user.is_some_and(|user| user_of(user).reissue_after.is_some()) {
+        let problem = "what a user asks for once more would take the place of the next one; write `reissue_after = \"none\"` \
+                       in `[user]`, or remove this";
+        findings.error(at, &name, problem);
+    } else if around.reaper.is_some_and(|reaper| reaper.has("runs_in")) {
+        let problem = "the messages of the arm in `runs_in` are sweeps; remove this, or `runs_in`";
+        findings.error(at, &name, problem);
+    }
+}
+
 /// Each rule has keys that it needs and keys that say nothing to it.
 fn keys_of_its_rule(reaper: &Fields, findings: &mut Findings) {
     let Some(rule) = reaper.text("rule") else { return };
     let (needs, others): (&[&str], &[&str]) = if rule == LIVENESS {
-        (&["pending", "processing"], &["timeout", "generation"])
+        (&["pending", "processing"], &["timeout", "generation", "task_heartbeat", "retries"])
     } else {
-        (&["timeout"], &["pending", "processing", "liveness", "period", "ttl", "grace"])
+        (&["timeout"], &["pending", "processing", "liveness", "period", "ttl", "grace", "table_clock"])
     };
     for key in needs.iter().filter(|key| !reaper.has(key) && !reaper.flawed) {
         let problem =
@@ -174,6 +239,65 @@ fn keys_of_its_rule(reaper: &Fields, findings: &mut Findings) {
             print_duration(period)
         );
         findings.error(reaper.at("ttl"), reaper.name("ttl"), problem);
+    }
+}
+
+/// Keys that say nothing without another one.
+fn keys_of_keys(reaper: &Fields, around: &Around<'_>, findings: &mut Findings) {
+    let needs = [
+        ("task_heartbeat_interval", "task_heartbeat", "task_heartbeat = \"300s\""),
+        ("task_heartbeat_period", "task_heartbeat", "task_heartbeat = \"300s\""),
+        ("retry_delay", "retries", "retries = 1"),
+    ];
+    for (key, other, example) in needs.into_iter().filter(|(key, other, _)| reaper.has(key) && !reaper.has(other)) {
+        let problem = format!("says nothing without `{other}`; write `{example}`, or remove it");
+        findings.error(reaper.at(key), reaper.name(key), problem);
+    }
+    if let (Some(period), Some(timeout)) = (reaper.time("task_heartbeat_period"), reaper.time("task_heartbeat"))
+        && timeout <= period
+    {
+        let (timeout, period) = (print_duration(timeout), print_duration(period));
+        let problem = format!("`{timeout}` is over before the next heartbeat after `{period}`; raise it");
+        findings.error(reaper.at("task_heartbeat"), reaper.name("task_heartbeat"), problem);
+    }
+    if reaper.text("store_path") == Some("network") && reaper.text("store") != Some("postgres") {
+        let problem = "only a PostgreSQL is reached over a network; write `store = \"postgres\"`, or remove it";
+        findings.error(reaper.at("store_path"), reaper.name("store_path"), problem);
+    }
+    let Some(name) = reaper.text("runs_in") else { return };
+    if !around.arms.iter().any(|arm| arm.text("name") == Some(name)) {
+        let names: Vec<String> =
+            around.arms.iter().filter_map(|arm| Some(format!("`{}`", arm.text("name")?))).collect();
+        let problem = format!("there is no arm `{name}`; arms are {}", names.join(", "));
+        findings.error(reaper.at("runs_in"), reaper.name("runs_in"), problem);
+    }
+    if reaper.text("home") == Some("worker") {
+        let problem =
+            "a sweep is a message to any worker of the arm in `runs_in`, not each worker's own; remove one of the two";
+        findings.error(reaper.at("home"), reaper.name("home"), problem);
+    }
+    if reaper.has("reapers") {
+        let problem = "the arm's trials are the reapers; remove it, or `runs_in`";
+        findings.error(reaper.at("reapers"), reaper.name("reapers"), problem);
+    }
+}
+
+/// What an arm says of its signs of life.
+fn arms_and_liveness(around: &Around<'_>, findings: &mut Findings) {
+    let by_liveness = around.reaper.is_some_and(|reaper| reaper.text("rule") == Some(LIVENESS));
+    for arm in around.arms {
+        for key in ["liveness", "clock_ahead", "clock_behind"].iter().filter(|key| arm.has(key) && !by_liveness) {
+            let problem =
+                "says nothing without a reaper that goes by signs of life; write `rule = \"liveness\"` in `[reaper]`";
+            findings.error(arm.at(key), arm.name(key), problem);
+        }
+        if arm.has("clock_ahead") && arm.has("clock_behind") {
+            findings.error(
+                arm.at("clock_behind"),
+                arm.name("clock_behind"),
+                "a clock is ahead or behind; remove one of the two",
+            );
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Reading the faults of a scenario: one by one, and what only shows when all are seen.
 
+use super::aftermath::{ReaperSettings, TaskStoreKind};
 use super::error::Findings;
 use super::fault::{Act, Fault, Repeat, Scope, Trigger};
 use super::injection::Injection;
-use super::model::{Arm, BrokerKind, ReaperSettings, SubjectKind, TaskStoreKind};
+use super::model::{Arm, BrokerKind, SubjectKind};
 use super::value::Val;
 use super::walk::Fields;
 use super::{injection, middlebox, profile};

@@ -3,6 +3,7 @@
 //! Pure: text in, [`Scenario`] or a list of errors out. One table of keys (`table`) drives reading, errors, the JSON
 //! schema and the documentation. What is left out: anything drawn or predicted, which is the plan's.
 
+mod aftermath;
 mod checks;
 mod columns;
 mod command;
@@ -28,6 +29,7 @@ mod settings;
 mod subject_kind;
 mod sysctl;
 mod table;
+mod table_reaper;
 mod target;
 mod timing;
 mod tree;
@@ -36,6 +38,10 @@ mod value;
 mod walk;
 mod worker;
 
+pub use aftermath::{
+    BrakeSettings, LivenessRule, LivenessStore, PatienceFrom, ReaperGeneration, ReaperSettings, Retry, StorePath,
+    TableClock, TaskHeartbeat, TaskStoreKind, User,
+};
 pub use command::{CommandLine, ReadyWhen};
 pub use delivery::{Backoff, Delivery, Exchange, Format, Job, RECONNECT_PAUSE, job_of};
 pub use docs::reference;
@@ -45,9 +51,8 @@ pub use injection::Injection;
 pub use link::Link;
 pub use middlebox::Middlebox;
 pub use model::{
-    Ack, Arm, BrokerKind, BrokerSettings, Gate, HeartbeatThread, Keepalive, LivenessRule, LivenessStore, Measure,
-    NoWorse, Published, ReaperGeneration, ReaperSettings, Reference, Scenario, Settings, SubjectKind, SyncCall,
-    TaskStoreKind, Tasks,
+    Ack, Arm, BrokerKind, BrokerSettings, Gate, HeartbeatThread, Keepalive, Measure, NoWorse, Published, Reference,
+    Scenario, Settings, SubjectKind, SyncCall, Tasks,
 };
 pub use read::{ListEntry, from_sets, list_entry, read, read_bytes, refuse_distorted};
 pub use routing::{DEFAULT_QUEUE, Match, glob, topic};

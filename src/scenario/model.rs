@@ -1,5 +1,6 @@
 //! A scenario after reading: every default filled in, every unit resolved.
 
+use super::aftermath::{LivenessStore, ReaperSettings, User};
 use super::command::{CommandLine, ReadyWhen};
 use super::delivery::{Delivery, Job, job_of};
 use super::fault::Fault;
@@ -125,11 +126,6 @@ impl Settings {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-fn is_default(kind: &TaskStoreKind) -> bool {
-    *kind == TaskStoreKind::default()
-}
-
 /// The work on a message from RabbitMQ when nobody asks for another: long enough to tell the delivery from its
 /// acknowledgement, short beside every timer.
 const WORK: Duration = Duration::from_millis(50);
@@ -180,6 +176,11 @@ fn is_yes(value: &bool) -> bool {
     *value
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(n: &i64) -> bool {
+    *n == 0
+}
+
 /// One arm of the comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Arm {
@@ -192,6 +193,12 @@ pub struct Arm {
     /// Whether the scenario's messages flow on its connections.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub load: bool,
+    /// Where its workers give their signs of life, where that is not the reaper's choice for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub liveness: Option<LivenessStore>,
+    /// How far its workers' clocks are ahead, in milliseconds; behind where negative.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub clock_ahead_ms: i64,
 }
 
 /// What a gate looks at.
@@ -297,88 +304,6 @@ pub struct BrokerSettings {
     pub consumer_timeout: Option<Duration>,
 }
 
-/// Which scheduler's rule the reaper follows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ReaperGeneration {
-    /// Up to Airflow 2.10.3: the first sweep fails the row.
-    #[serde(rename = "airflow-2.10.3")]
-    FailsAtOnce,
-    /// From Airflow 2.10.4: the row is queued again twice before it is failed.
-    #[serde(rename = "airflow-2.10.4")]
-    RequeuesTwice,
-}
-
-/// Where a run writes its tasks down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TaskStoreKind {
-    /// An embedded SQLite: a file.
-    #[default]
-    Sqlite,
-    /// A PostgreSQL of the run's own.
-    Postgres,
-}
-
-/// The fallback that cleans up by the age of a *queued* row (`rule = "queued-timeout"`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReaperSettings {
-    /// A row that is older is failed: Airflow's `task_queued_timeout`.
-    pub timeout: Duration,
-    /// How often it looks: Airflow's `task_queued_timeout_check_interval`.
-    pub interval: Duration,
-    /// What it does with a row that is too old.
-    pub generation: ReaperGeneration,
-    /// Where the rows are.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub store: TaskStoreKind,
-    /// The rule of a reaper that knows which workers live; then `timeout` is the limit on PENDING rows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub liveness: Option<LivenessRule>,
-    /// How many of them sweep at once.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub reapers: u32,
-    /// It lives in each worker's process, where it sweeps that worker's tasks, and dies with it.
-    #[serde(default, skip_serializing_if = "super::worker::is_false")]
-    pub inside_the_worker: bool,
-}
-
-fn one() -> u32 {
-    1
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-fn is_one(n: &u32) -> bool {
-    *n == 1
-}
-
-/// Where workers write their signs of life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LivenessStore {
-    /// Nowhere.
-    None,
-    /// A Redis key with a time to live.
-    Redis,
-    /// The table `worker_status` of the task store.
-    Table,
-}
-
-/// What a reaper goes by that knows which workers live (`rule = "liveness"`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LivenessRule {
-    /// Where their signs of life are.
-    pub store: LivenessStore,
-    /// How often a worker gives one.
-    pub period: Duration,
-    /// How long one lasts.
-    pub ttl: Duration,
-    /// A PROCESSING row that was not changed for this long is failed, whoever lives.
-    pub processing: Duration,
-    /// A row that was changed less long ago is not failed for want of a sign of life.
-    #[serde(default, skip_serializing_if = "Duration::is_zero")]
-    pub grace: Duration,
-}
-
 /// Tasks over a long time, few of which meet a half-open connection. A trial is one of those few.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tasks {
@@ -449,6 +374,9 @@ pub struct Scenario {
     /// The fallback that cleans up afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reaper: Option<ReaperSettings>,
+    /// Who waits for the tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<User>,
     /// Many tasks, of which the trials are those that meet the fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<Tasks>,
@@ -469,9 +397,18 @@ impl Scenario {
         job_of(&self.jobs, message)
     }
 
+    /// The reaper, where the messages of this arm are its sweeps.
+    #[must_use]
+    pub fn sweeps_of(&self, arm: &Arm) -> Option<&ReaperSettings> {
+        self.reaper.as_ref().filter(|reaper| reaper.runs_in.as_deref() == Some(arm.name.as_str()))
+    }
+
     /// The interval between numbered messages on the connections of an arm; `None` for no messages.
     #[must_use]
     pub fn load_of(&self, arm: &Arm) -> Option<Duration> {
+        if let Some(reaper) = self.sweeps_of(arm) {
+            return Some(reaper.interval);
+        }
         self.load_interval.filter(|_| arm.load && arm.settings.peer_reads)
     }
 }

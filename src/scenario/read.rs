@@ -131,6 +131,7 @@ struct Sections {
     load: Fields,
     /// `None` where the section does not stand.
     reaper: Option<Fields>,
+    user: Option<Fields>,
     tasks: Option<Fields>,
     published: Option<Fields>,
     arms: Vec<Fields>,
@@ -147,6 +148,7 @@ fn sections(entries: &[Entry], end: usize, findings: &mut Findings) -> Sections 
         defaults: absent("defaults"),
         load: absent("load"),
         reaper: None,
+        user: None,
         tasks: None,
         published: None,
         arms: Vec::new(),
@@ -176,6 +178,7 @@ fn sections(entries: &[Entry], end: usize, findings: &mut Findings) -> Sections 
                 "defaults" => all.defaults = fields,
                 "load" => all.load = fields,
                 "reaper" => all.reaper = Some(fields),
+                "user" => all.user = Some(fields),
                 "tasks" => all.tasks = Some(fields),
                 "published" => all.published = Some(fields),
                 "arm" => all.arms.push(fields),
@@ -255,7 +258,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     faults::of_a_role(&all.faults, outside, findings);
     let mut broker = broker(&all, &subjects, findings);
     // The workers' keys need a server, whoever speaks to it otherwise.
-    let keys = all.reaper.as_ref().and_then(|reaper| reaper.text("liveness")) == Some("redis");
+    let keys = all.reaper.iter().chain(&all.arms).any(|fields| fields.text("liveness") == Some("redis"));
     if keys && !broker.kinds.contains(&BrokerKind::Redis) {
         broker.kinds.push(BrokerKind::Redis);
     }
@@ -297,16 +300,18 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         checks::horizon(&all.scenario, &read, &broker, &faults, findings);
     }
 
-    let fallback = fallback::read(&all.reaper, &all.tasks, &all.published);
     let around = fallback::Around {
         scenario: &all.scenario,
         load: &all.load,
         arms: &all.arms,
         faults: &all.faults,
+        jobs: &all.jobs,
         reaper: all.reaper.as_ref(),
+        user: all.user.as_ref(),
         tasks: all.tasks.as_ref(),
         published: all.published.as_ref(),
     };
+    let fallback = fallback::read(&around);
     fallback::check(&around, findings);
     faults::processes(&all.faults, &read, fallback.reaper.as_ref(), findings);
 
@@ -344,6 +349,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
         second_consumer,
         durable: all.load.flag("durable").unwrap_or(false),
         reaper: fallback.reaper,
+        user: fallback.user,
         tasks: fallback.tasks,
         published: fallback.published,
         gates,
@@ -373,7 +379,13 @@ fn arm(own: &Fields, defaults: &Fields, trials: Option<u32>, findings: &mut Find
         settings: options.settings(subject),
         trials: own.int("trials").and_then(|n| u32::try_from(n).ok()).unwrap_or(trials),
         load: own.text("load") != Some("off"),
+        liveness: own.text("liveness").map(fallback::liveness_store),
+        clock_ahead_ms: own.time("clock_ahead").map_or(0, millis) - own.time("clock_behind").map_or(0, millis),
     })
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// The brokers: as written and checked against the subjects, or what the subjects speak.

@@ -5,6 +5,7 @@ use super::injection::Injection;
 use super::keys::{Key, Kind, Limits, Repeat, Section};
 use super::options::HEARTBEAT;
 pub(super) use super::options::{KEEPALIVE, OPTIONS};
+use super::table_reaper::{REAPER, USER};
 use std::time::Duration;
 
 pub(super) const fn ms(millis: u64) -> Duration {
@@ -145,6 +146,30 @@ const ARM: &[Key] = &[
         "expect = \"censored\"",
         "The arm is meant to go undetected: its timers are not held against the horizon.",
         &["expected"],
+    ),
+    optional(
+        "liveness",
+        Kind::Choice(&["redis", "table", "none"]),
+        "`[reaper] liveness`",
+        "liveness = \"table\"",
+        "Where the workers of this arm give their signs of life, so that arms can be compared.",
+        &[],
+    ),
+    optional(
+        "clock_ahead",
+        any(ms(1)),
+        "its clock is right",
+        "clock_ahead = \"5m\"",
+        "How far the clocks of this arm's workers are ahead, in what they write as the time of a sign of life.",
+        &["clock_skew"],
+    ),
+    optional(
+        "clock_behind",
+        any(ms(1)),
+        "its clock is right",
+        "clock_behind = \"5m\"",
+        "How far they are behind.",
+        &[],
     ),
 ];
 
@@ -292,104 +317,6 @@ const FAULT: &[Key] = &[
 const fn long(min: Duration) -> Kind {
     Kind::Time(Limits { min, max: secs(365 * 86_400), step: ms(1), usual: (ms(0), secs(365 * 86_400)) })
 }
-
-const REAPER: &[Key] = &[
-    required(
-        "rule",
-        Kind::Choice(&["queued-timeout", "liveness"]),
-        "rule = \"queued-timeout\"",
-        "What it goes by. `queued-timeout`: a row in state *queued* is too old (Airflow's scheduler). `liveness`: its worker \
-         gives no sign of life, or the row is too old.",
-    ),
-    optional(
-        "timeout",
-        any(ms(1)),
-        "none: `queued-timeout` needs it",
-        "timeout = \"1200s\"",
-        "An older row is failed: `task_queued_timeout`, counted from the publication of the message.",
-        &["task_queued_timeout"],
-    ),
-    optional(
-        "pending",
-        any(ms(1)),
-        "none: `liveness` needs it",
-        "pending = \"300s\"",
-        "With `liveness`: a PENDING row that was not changed for this long is failed.",
-        &[],
-    ),
-    optional(
-        "processing",
-        any(ms(1)),
-        "none: `liveness` needs it",
-        "processing = \"1200s\"",
-        "With `liveness`: a PROCESSING row that was not changed for this long is failed, whoever lives.",
-        &[],
-    ),
-    optional(
-        "liveness",
-        Kind::Choice(&["redis", "table", "none"]),
-        "`none`",
-        "liveness = \"redis\"",
-        "With `liveness`: where each worker gives its sign of life, from a thread of its own. `redis`: a key with a time to live, \
-         over a connection of its own; `table`: `worker_status` in the task store.",
-        &[],
-    ),
-    optional(
-        "period",
-        any(ms(50)),
-        "`30s`",
-        "period = \"30s\"",
-        "How often a worker gives a sign of life.",
-        &["heartbeat_interval"],
-    ),
-    optional("ttl", any(ms(50)), "`90s`", "ttl = \"90s\"", "How long a sign of life lasts.", &["time_to_live"]),
-    optional(
-        "grace",
-        any(ms(1)),
-        "none",
-        "grace = \"90s\"",
-        "With `liveness`: a PROCESSING row that was changed less long ago is not failed for want of a sign of life.",
-        &["grace_period"],
-    ),
-    optional(
-        "home",
-        Kind::Choice(&["process", "worker"]),
-        "`process`",
-        "home = \"worker\"",
-        "Where it lives: in a process of its own, or in each worker's, where it sweeps that worker's tasks and dies with it.",
-        &["lives_in"],
-    ),
-    optional(
-        "reapers",
-        Kind::Integer { min: 1, max: 8 },
-        "1",
-        "reapers = 2",
-        "How many of them sweep at the same moments: all but one of them find each row changed.",
-        &["instances"],
-    ),
-    required(
-        "interval",
-        any(ms(1)),
-        "interval = \"120s\"",
-        "How often it looks: `task_queued_timeout_check_interval`.",
-    ),
-    optional(
-        "generation",
-        Kind::Choice(&["airflow-2.10.3", "airflow-2.10.4"]),
-        "`airflow-2.10.3`",
-        "generation = \"airflow-2.10.4\"",
-        "Up to 2.10.3 the first sweep fails the row; from 2.10.4 it is queued again twice before.",
-        &["version"],
-    ),
-    optional(
-        "store",
-        Kind::Choice(&["sqlite", "postgres"]),
-        "`sqlite`",
-        "store = \"postgres\"",
-        "Where the tasks are written down: an embedded file, or a PostgreSQL of the run's own. No fault touches either.",
-        &["database"],
-    ),
-];
 
 const TASKS: &[Key] = &[
     required(
@@ -564,6 +491,15 @@ pub(super) const SECTIONS: &[Section] = &[
          `[load]` is one. Its first sweep falls anywhere within an interval, drawn by the seed; each further one comes an \
          interval after the end of the one before. `horizon` must leave it the time to act. With `--engine kernel` it \
          needs a broker: what a bare TCP connection carries waits in no queue.",
+    ),
+    section(
+        "user",
+        Repeat::Once,
+        false,
+        USER,
+        false,
+        "Somebody who waits for each task and polls: the stall as the user sees it is `user_stuck_s`. Needs `[reaper]`, whose \
+         store it looks at, and runs with `--engine kernel` only.",
     ),
     section(
         "tasks",

@@ -30,7 +30,7 @@ pub use logrank::{LogRank, log_rank};
 pub use multiple::holm;
 pub use runs::{between_sets, over_runs};
 pub use share::{Share, clopper_pearson, wilson};
-pub use special::{normal_quantile, poisson_at_most};
+pub use special::{normal_quantile, poisson_at_most, student_quantile};
 pub use survival::{Mean, Observation, Spread, Step, curve, mean, plain_quantile, quantile, spread};
 
 #[cfg(test)]

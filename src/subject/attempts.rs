@@ -5,6 +5,7 @@ use super::protocol::{Routing, Target};
 use super::provider::Provider;
 use super::report::Reporter;
 use super::stop::{Gate, Place, Stop};
+use super::sweeps::SweepWorker;
 use super::tasks::{Begun, TaskLog};
 use crate::events::{Cause, Kind, Tuple};
 use crate::reaper::TaskId;
@@ -35,6 +36,8 @@ pub(super) struct Trial {
     pub worker: String,
     /// The number of its first connection.
     pub first_attempt: u32,
+    /// What each message has it do, where its messages are sweeps.
+    pub sweeps: Option<SweepWorker>,
     /// What is being worked on.
     pub current: Current,
     /// Attempts to connect that failed since one consumed, that one's end counted.
@@ -59,6 +62,11 @@ impl Current {
     /// The first of them.
     pub fn task(&self) -> Option<u64> {
         self.map().first_key_value().map(|(message, _)| *message)
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<u64> {
+        self.map().keys().copied().collect()
     }
 }
 
@@ -124,6 +132,11 @@ impl Trial {
     /// Without a task store there is nothing that could say no. Blocks where the store or a fault makes it.
     pub fn begin_work(&self, attempt: u32, message: u64) -> bool {
         let at = self.reporter.now();
+        if let Some(sweeps) = &self.sweeps {
+            self.event_at(at, Kind::Started { attempt, message });
+            sweeps.sweep(&self.reporter, self.id);
+            return true;
+        }
         let begun = match &self.tasks {
             None => Begun::First,
             Some(tasks) => {
@@ -198,7 +211,7 @@ impl Trial {
 
     /// Whether the steps of the work may block: those of a store, of a provider, or of a fault that waits for one of them.
     pub fn blocks(&self) -> bool {
-        self.tasks.is_some() || self.makes_effects() || self.halts
+        self.tasks.is_some() || self.sweeps.is_some() || self.makes_effects() || self.halts
     }
 
     fn makes_effects(&self) -> bool {

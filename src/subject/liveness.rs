@@ -7,31 +7,64 @@
 use super::attempts::Trial;
 use super::protocol::Beats;
 use super::redis_client::login;
+use crate::events::Kind;
 use crate::reaper::TaskId;
-use crate::scenario::LivenessStore;
-use crate::units::iso_8601;
+use crate::scenario::{LivenessRule, LivenessStore};
+use crate::units::{Offset, iso_8601};
 use redis::{Client, Connection, ConnectionAddr, IntoConnectionInfo, RedisResult};
 use std::io;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Starts the trial's heartbeat; it ends with the trial.
-pub(super) fn start(trial: Arc<Trial>, beats: Beats) -> io::Result<()> {
-    let named = thread::Builder::new().name(format!("beats-{}", trial.id));
-    named.spawn(move || beat(&trial, &beats)).map(drop)
+/// Starts the trial's heartbeats, each in a thread of its own; they end with the trial.
+pub(super) fn start(trial: &Trial, beats: &Beats) -> io::Result<()> {
+    // A connection of its own, too: what the worker writes about its work must not hold its signs of life up.
+    let own = || {
+        let tasks =
+            trial.tasks.as_ref().map(|tasks| if tasks.place().is_remote() { tasks.another() } else { tasks.clone() });
+        Trial { tasks, ..trial.clone() }
+    };
+    if let Some(rule) = beats.rule.clone().filter(|rule| rule.store != LivenessStore::None) {
+        let (trial, beats) = (own(), beats.clone());
+        let named = thread::Builder::new().name(format!("beats-{}", trial.id));
+        named.spawn(move || beat(&trial, &beats, &rule))?;
+    }
+    if let Some(rule) = beats.running {
+        let trial = own();
+        let named = thread::Builder::new().name(format!("task-beats-{}", trial.id));
+        named.spawn(move || beat_for_tasks(&trial, rule.period))?;
+    }
+    Ok(())
 }
 
-fn beat(trial: &Trial, beats: &Beats) {
+/// Airflow's heartbeat of each running task, into the task store.
+fn beat_for_tasks(trial: &Trial, period: Duration) {
+    regularly(trial, period, || {
+        let Some(tasks) = &trial.tasks else { return Err("there is no task store".to_string()) };
+        let works_on: Vec<TaskId> =
+            trial.current.all().into_iter().map(|message| TaskId { trial: trial.id, message }).collect();
+        tasks.beat_for(&trial.worker, &works_on, trial.reporter.now()).map_err(|e| e.to_string())
+    });
+}
+
+fn beat(trial: &Trial, beats: &Beats, rule: &LivenessRule) {
     let mut redis = None;
+    regularly(trial, rule.period, || match rule.store {
+        LivenessStore::Redis => to_redis(trial, beats, rule, &mut redis).map_err(|e| e.to_string()),
+        LivenessStore::Table | LivenessStore::None => to_table(trial, beats),
+    });
+}
+
+/// Writes at once and every `period` until the trial ends.
+fn regularly(trial: &Trial, period: Duration, mut write: impl FnMut() -> Result<(), String>) {
     let mut next = trial.reporter.now();
     let mut failing = false;
     loop {
-        let written = match beats.rule.store {
-            LivenessStore::Redis => to_redis(trial, beats, &mut redis).map_err(|e| e.to_string()),
-            LivenessStore::Table => to_table(trial),
-            LivenessStore::None => return,
-        };
+        let started = trial.reporter.now();
+        let written = write();
+        let took = trial.reporter.now().since(started);
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        trial.event_at(started, Kind::Beat { ok: written.is_ok(), took_us });
         // Said once for each time that it begins to fail.
         if let Err(error) = &written
             && !failing
@@ -39,7 +72,7 @@ fn beat(trial: &Trial, beats: &Beats) {
             trial.reporter.note(format!("trial {}: no sign of life could be given: {error}", trial.id));
         }
         failing = written.is_err();
-        next = next + beats.rule.period;
+        next = next + period;
         let now = trial.reporter.now();
         if next < now {
             next = now;
@@ -50,10 +83,15 @@ fn beat(trial: &Trial, beats: &Beats) {
     }
 }
 
+/// What the worker's own clock says.
+fn own_clock(trial: &Trial, beats: &Beats) -> Offset {
+    Offset(trial.reporter.now().0.saturating_add(beats.ahead_ms.saturating_mul(1_000_000)))
+}
+
 /// The value as the mission's workers write it.
-fn value(trial: &Trial) -> String {
+fn value(trial: &Trial, beats: &Beats) -> String {
     let task = trial.current.task().map(|message| format!("{}.{message}", trial.id));
-    let now = trial.reporter.wall_of(trial.reporter.now());
+    let now = trial.reporter.wall_of(own_clock(trial, beats));
     serde_json::json!({
         "worker_id": &trial.worker,
         "last_heartbeat_at": iso_8601(now),
@@ -63,15 +101,15 @@ fn value(trial: &Trial) -> String {
     .to_string()
 }
 
-fn to_redis(trial: &Trial, beats: &Beats, link: &mut Option<Connection>) -> RedisResult<()> {
+fn to_redis(trial: &Trial, beats: &Beats, rule: &LivenessRule, link: &mut Option<Connection>) -> RedisResult<()> {
     let mut write = || -> RedisResult<()> {
         let connection = match link {
             Some(open) => open,
-            None => link.insert(connect(beats)?),
+            None => link.insert(connect(beats, rule)?),
         };
         let key = format!("worker:{}", trial.worker);
-        let ttl_ms = u64::try_from(beats.rule.ttl.as_millis()).unwrap_or(u64::MAX);
-        redis::cmd("SET").arg(key).arg(value(trial)).arg("PX").arg(ttl_ms).query(connection)
+        let ttl_ms = u64::try_from(rule.ttl.as_millis()).unwrap_or(u64::MAX);
+        redis::cmd("SET").arg(key).arg(value(trial, beats)).arg("PX").arg(ttl_ms).query(connection)
     };
     let written = write();
     if written.is_err() {
@@ -80,20 +118,20 @@ fn to_redis(trial: &Trial, beats: &Beats, link: &mut Option<Connection>) -> Redi
     written
 }
 
-fn connect(beats: &Beats) -> RedisResult<Connection> {
+fn connect(beats: &Beats, rule: &LivenessRule) -> RedisResult<Connection> {
     let target = &beats.target;
     let info = ConnectionAddr::Tcp(target.server.ip().to_string(), target.server.port()).into_connection_info()?;
     let client = Client::open(info.set_redis_settings(login(&target.user, &target.password)))?;
     // A server that does not answer must not cost more than one beat.
-    let limit = beats.rule.period.max(Duration::from_millis(200));
+    let limit = rule.period.max(Duration::from_millis(200));
     let connection = client.get_connection_with_timeout(limit)?;
     connection.set_read_timeout(Some(limit))?;
     connection.set_write_timeout(Some(limit))?;
     Ok(connection)
 }
 
-fn to_table(trial: &Trial) -> Result<(), String> {
+fn to_table(trial: &Trial, beats: &Beats) -> Result<(), String> {
     let Some(tasks) = &trial.tasks else { return Err("there is no task store".to_string()) };
     let task = trial.current.task().map(|message| TaskId { trial: trial.id, message });
-    tasks.beat(&trial.worker, task, trial.reporter.now()).map_err(|e| e.to_string())
+    tasks.beat(&trial.worker, task, trial.reporter.now(), own_clock(trial, beats)).map_err(|e| e.to_string())
 }

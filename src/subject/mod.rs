@@ -1,4 +1,4 @@
-//! The consumers under test, the producer, the embedded peer and the reaper: child processes that speak JSON lines.
+//! The consumers under test, the producer, the embedded peer, the reaper and the user: child processes that speak JSON lines.
 //!
 //! Each is the `halfopen` binary itself under a hidden name and hosts one to thousands of connections. They start in a
 //! network namespace that their parent chose, take [`protocol::Command`]s on standard input and write
@@ -40,11 +40,13 @@ mod schedule;
 pub mod socket;
 mod stop;
 mod subject_process;
+mod sweeps;
 mod tasks;
 mod tcp_reader;
 mod tcp_writer;
 mod tls;
 mod topology;
+mod user_process;
 
 pub use proxy::SILENT;
 pub use proxy_manners::{SWALLOWS, WITHHOLDS};
@@ -104,4 +106,10 @@ pub fn provider_main(args: &[String]) -> i32 {
 #[must_use]
 pub fn reaper_main(args: &[String]) -> i32 {
     reaper_process::main(args)
+}
+
+/// Whoever waits for tasks: `halfopen __user --zero-ns N --store PATH`. Returns the exit status.
+#[must_use]
+pub fn user_main(args: &[String]) -> i32 {
+    user_process::main(args)
 }

@@ -64,6 +64,8 @@ impl Role for Process {
             Command::Open { trial, .. }
             | Command::Publish { trial, .. }
             | Command::Republish { trial, .. }
+            | Command::Reissue { trial, .. }
+            | Command::Await { trial, .. }
             | Command::Inspect { trial, .. }
             | Command::Fill { trial }
             | Command::HaltAt { trial, .. }
@@ -71,7 +73,9 @@ impl Role for Process {
             | Command::Call { trial } => {
                 self.peer.reporter.note(format!("the peer takes no orders for trial {trial}: clients call on it"));
             }
-            Command::Reap { .. } => self.peer.reporter.note("the peer does not reap".to_string()),
+            Command::Reap { .. } | Command::Attend { .. } => {
+                self.peer.reporter.note("the peer neither reaps nor waits".to_string());
+            }
         }
     }
 }

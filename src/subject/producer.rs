@@ -30,14 +30,16 @@ struct Producer {
 impl Role for Producer {
     fn command(&mut self, command: Command) {
         let result: io::Result<()> = match command {
-            Command::Publish { trial, broker, target, interval, task, routing, second_consumer, second_from } => {
+            Command::Publish { trial, broker, target, interval, task, routing, second_consumer, second_from, untracked } => {
                 let second = second_consumer.then(|| second_from.unwrap_or_else(|| self.reporter.now()));
                 match broker {
                     BrokerKind::Rabbitmq => {
-                        self.amqp.publish(trial, target, interval, task, *routing, second);
+                        self.amqp.publish(trial, target, interval, task, *routing, second, !untracked);
                         Ok(())
                     }
-                    BrokerKind::Redis => self.redis.publish(trial, target, interval, task, routing, second),
+                    BrokerKind::Redis => {
+                        self.redis.publish(trial, target, interval, task, routing, second, !untracked)
+                    }
                     BrokerKind::None => Err(io::Error::other("bare TCP has no queue to publish to")),
                 }
             }
@@ -49,7 +51,16 @@ impl Role for Producer {
                 self.amqp.republish(trial, message);
                 self.redis.republish(trial, message)
             }
-            Command::Reap { .. } => Err(io::Error::other("a producer does not reap")),
+            Command::Reissue { trial, of } => {
+                self.amqp.reissue(trial, of);
+                self.redis.reissue(trial, of)
+            }
+            Command::Reap { .. } | Command::Attend { .. } => {
+                Err(io::Error::other("a producer neither reaps nor waits"))
+            }
+            Command::Await { trial, .. } => {
+                Err(io::Error::other(format!("a producer waits for no task (trial {trial})")))
+            }
             Command::Open { trial, .. } => Err(io::Error::other(format!("a producer opens no client (trial {trial})"))),
             Command::Inspect { trial, .. } => Err(io::Error::other(format!("a producer is no client (trial {trial})"))),
             Command::Fill { trial } => Err(io::Error::other(format!("a producer fills no window (trial {trial})"))),

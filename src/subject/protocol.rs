@@ -1,12 +1,15 @@
 //! The lines between the engine and the processes that it starts: one JSON document a line, commands in, reports out.
 //!
-//! Four roles share it: the *subject* (consumers under test), the *producer* (numbered messages to the real brokers),
-//! the *peer* (the far end of bare TCP subjects) and the *reaper* (which cleans the task store up). One process hosts one
-//! to thousands of connections.
+//! Five roles share it: the *subject* (consumers under test), the *producer* (numbered messages to the real brokers),
+//! the *peer* (the far end of bare TCP subjects), the *reaper* (which cleans the task store up) and the *user* (who waits for
+//! tasks). One process hosts one to thousands of connections.
 
 use crate::clients::{Message, Program};
 use crate::events::{Event, Tuple};
-use crate::scenario::{BrokerKind, Delivery, Job, LivenessRule, ReaperSettings, Settings, Trigger, job_of};
+use crate::scenario::{
+    BrokerKind, Delivery, Job, LivenessRule, LivenessStore, ReaperSettings, Settings, TaskHeartbeat, Trigger, User,
+    job_of,
+};
 use crate::units::{Offset, TrialId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -107,12 +110,32 @@ impl Routing {
 }
 
 /// How a worker gives signs of life.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Beats {
-    /// How often, for how long, and to whom.
-    pub rule: LivenessRule,
+    /// How often, for how long, and to whom; `None` where the reaper does not go by them.
+    #[serde(default)]
+    pub rule: Option<LivenessRule>,
     /// The Redis, as this client reaches it; unused where the signs are in the task store.
     pub target: Target,
+    /// How far the worker's own clock is ahead, in milliseconds.
+    #[serde(default)]
+    pub ahead_ms: i64,
+    /// The watcher of running rows, whose heartbeats it writes for each of its tasks.
+    #[serde(default)]
+    pub running: Option<TaskHeartbeat>,
+}
+
+/// What a sweep goes by.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sweeps {
+    /// What is too old, and how often to look.
+    pub settings: ReaperSettings,
+    /// Where the workers' keys are, where they are in Redis: a URL with the run's password.
+    #[serde(default)]
+    pub redis: Option<String>,
+    /// The trials whose workers give their signs of life elsewhere than the rule says.
+    #[serde(default)]
+    pub elsewhere: Vec<(TrialId, LivenessStore)>,
 }
 
 /// Which of a trial's workers it is.
@@ -151,6 +174,12 @@ pub enum Command {
         /// The name of its worker, and the number of its first connection: a worker that is started again goes on counting.
         #[serde(default)]
         worker: Worker,
+        /// The task store as this client reaches it, where that is another way than its process's.
+        #[serde(default)]
+        store: Option<String>,
+        /// Its messages are sweeps, each of which it carries out by this.
+        #[serde(default)]
+        sweeps: Option<Box<Sweeps>>,
     },
     /// Subject: say which options the kernel has for a connection of this trial's program.
     Inspect {
@@ -207,6 +236,33 @@ pub enum Command {
         /// When it begins; `None` is at once.
         #[serde(default)]
         second_from: Option<Offset>,
+        /// Its messages are no tasks: nothing of them is written down.
+        #[serde(default)]
+        untracked: bool,
+    },
+    /// Producer: publish a new message now, because a user asked for the work of this one once more.
+    Reissue {
+        /// The trial.
+        trial: TrialId,
+        /// The predecessor.
+        of: u64,
+    },
+    /// User: wait for tasks from now on.
+    Attend {
+        /// How.
+        user: User,
+    },
+    /// User: wait for this message's task, which was published at `at`.
+    Await {
+        /// The trial.
+        trial: TrialId,
+        /// The message.
+        message: u64,
+        /// When it was published.
+        at: Offset,
+        /// The message whose work it was asked for once more.
+        #[serde(default)]
+        of: Option<u64>,
     },
     /// Producer: publish this message once more, now.
     Republish {
@@ -217,13 +273,11 @@ pub enum Command {
     },
     /// Reaper, or a subject whose worker has one inside: sweep the task store from now on.
     Reap {
-        /// What is too old, and how often to look.
-        settings: ReaperSettings,
+        /// By what.
+        #[serde(flatten)]
+        sweeps: Sweeps,
         /// From now to the first sweep.
         first: Duration,
-        /// Where the workers' keys are, where they are in Redis: a URL with the run's password.
-        #[serde(default)]
-        redis: Option<String>,
         /// The tasks of this trial alone.
         #[serde(default)]
         only: Option<TrialId>,
@@ -259,7 +313,7 @@ pub enum Report {
 mod tests {
     use super::*;
     use crate::events::{Kind, Source, Tuple};
-    use crate::scenario::{Keepalive, LivenessStore, ReaperGeneration, SubjectKind, TaskStoreKind};
+    use crate::scenario::{Keepalive, PatienceFrom, ReaperGeneration, SubjectKind, TableClock, TaskStoreKind};
     use crate::units::{Offset, Setting};
 
     fn again<T: Serialize + for<'de> Deserialize<'de>>(value: &T) -> T {
@@ -317,14 +371,23 @@ mod tests {
                 program: None,
                 jobs: vec![Job { priority: 3, ..Job::default() }],
                 beats: Some(Box::new(Beats {
-                    rule: LivenessRule {
+                    rule: Some(LivenessRule {
                         store: LivenessStore::Redis,
                         period: Duration::from_secs(30),
                         ttl: Duration::from_secs(90),
                         processing: Duration::from_secs(1200),
                         grace: Duration::ZERO,
-                    },
+                        clock: TableClock::Worker,
+                    }),
                     target: target.clone(),
+                    ahead_ms: -300_000,
+                    running: Some(TaskHeartbeat::default()),
+                })),
+                store: Some("postgres:/x".to_string()),
+                sweeps: Some(Box::new(Sweeps {
+                    settings: ReaperSettings::queued(Duration::from_secs(5), Duration::from_secs(1)),
+                    redis: Some("redis://u:p@h".to_string()),
+                    elsewhere: vec![(7, LivenessStore::Table)],
                 })),
                 worker: Worker { name: "w-2".into(), first_attempt: 3 },
             },
@@ -337,22 +400,34 @@ mod tests {
                 routing: Box::default(),
                 second_consumer: true,
                 second_from: Some(Offset(8)),
+                untracked: true,
             },
             Command::Inspect { trial: 5, attempt: 2, tuple: Tuple { local: server, peer: server } },
             Command::Fill { trial: 4 },
             Command::Republish { trial: 5, message: 6 },
+            Command::Reissue { trial: 5, of: 6 },
+            Command::Attend {
+                user: User {
+                    poll: Duration::from_secs(5),
+                    reissue_after: None,
+                    from: PatienceFrom::PendingSince,
+                    reopens: Some(Duration::from_secs(60)),
+                    reissues: 1,
+                },
+            },
+            Command::Await { trial: 5, message: 6, at: Offset(7), of: Some(3) },
             Command::Reap {
-                settings: ReaperSettings {
-                    timeout: Duration::from_secs(1200),
-                    interval: Duration::from_millis(1500),
-                    generation: ReaperGeneration::RequeuesTwice,
-                    store: TaskStoreKind::Postgres,
-                    liveness: None,
-                    reapers: 2,
-                    inside_the_worker: false,
+                sweeps: Sweeps {
+                    settings: ReaperSettings {
+                        generation: ReaperGeneration::RequeuesTwice,
+                        store: TaskStoreKind::Postgres,
+                        reapers: 2,
+                        ..ReaperSettings::queued(Duration::from_secs(1200), Duration::from_millis(1500))
+                    },
+                    redis: None,
+                    elsewhere: vec![(1, LivenessStore::None)],
                 },
                 first: Duration::from_micros(1),
-                redis: None,
                 only: Some(4),
             },
             Command::HaltAt { trial: 5, point: Trigger::AfterEffect, from: Offset(8) },

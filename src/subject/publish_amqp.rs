@@ -20,6 +20,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
@@ -60,6 +61,8 @@ impl Publisher {
         })
     }
 
+    /// `tracked`: each message is a task, where there is a task store.
+    #[expect(clippy::too_many_arguments, reason = "they are the command's")]
     pub fn publish(
         &mut self,
         trial: TrialId,
@@ -68,13 +71,15 @@ impl Publisher {
         task: Option<Task>,
         routing: Routing,
         second: Option<Offset>,
+        tracked: bool,
     ) {
         self.close(trial);
         let host = (target.server, target.vhost.clone());
         let beside = second.map(|from| (from, self.beside.entry(host.clone()).or_default().clone()));
         let link = self.links.entry(host).or_default().clone();
-        let (stop, reporter, tasks) = (Stop::default(), self.reporter.clone(), self.tasks.clone());
-        let numbered = Arc::new(Numbered { trial, target, interval, task, routing, link, stop, reporter, tasks });
+        let (stop, reporter, tasks) = (Stop::default(), self.reporter.clone(), self.tasks.clone().filter(|_| tracked));
+        let next = AtomicU64::new(0);
+        let numbered = Arc::new(Numbered { trial, target, interval, task, routing, link, stop, reporter, tasks, next });
         self.trials.insert(trial, numbered.clone());
         if let Some(runtime) = &self.runtime {
             if let Some((from, link)) = beside {
@@ -89,6 +94,14 @@ impl Publisher {
     pub fn republish(&self, trial: TrialId, message: u64) {
         if let (Some(numbered), Some(runtime)) = (self.trials.get(&trial).cloned(), &self.runtime) {
             runtime.spawn(async move { numbered.again(message).await });
+        }
+    }
+
+    /// Publishes a new message because the work of this one was asked for once more; nothing where the trial is not one of
+    /// RabbitMQ's.
+    pub fn reissue(&self, trial: TrialId, of: u64) {
+        if let (Some(numbered), Some(runtime)) = (self.trials.get(&trial).cloned(), &self.runtime) {
+            runtime.spawn(async move { numbered.reissue(of).await });
         }
     }
 
@@ -170,6 +183,8 @@ struct Numbered {
     stop: Stop,
     reporter: Reporter,
     tasks: Option<TaskLog>,
+    /// The number of the next new message.
+    next: AtomicU64,
 }
 
 impl Numbered {
@@ -181,28 +196,30 @@ impl Numbered {
     }
 
     async fn publish_for_ever(self: &Arc<Self>) {
-        let mut message = 0;
+        // One that could not be handed over is tried again under its number.
+        let mut held = None;
         loop {
             let channel = self.link.channel(&self.target, &self.reporter).await;
-            if let Err(error) = self.publish(&channel, &mut message).await {
+            if let Err(error) = self.publish(&channel, &mut held).await {
                 self.reporter.note(format!("producer: trial {}: {}", self.trial, causes::of_lapin(&error).text));
                 tokio::time::sleep(PAUSE).await;
             }
         }
     }
 
-    async fn publish(self: &Arc<Self>, channel: &Channel, message: &mut u64) -> lapin::Result<()> {
+    async fn publish(self: &Arc<Self>, channel: &Channel, held: &mut Option<u64>) -> lapin::Result<()> {
         self.have_queue(channel).await?;
         if self.routing.delivery.dead_letters {
             self.count_dead_letters().await?;
         }
         let mut schedule = Schedule::staggered(self.reporter.now(), self.interval, self.trial);
         loop {
-            if !self.routing.has(*message) {
+            if !self.routing.has(held.unwrap_or_else(|| self.next.load(Ordering::Relaxed))) {
                 self.stop.stopped().await;
             }
             // A task with an ETA has to be in the worker's hands before the cut: it goes ahead of the schedule.
-            let ahead = *message == 0 && self.task.as_ref().is_some_and(|task| task.first_due.is_some());
+            let first = *held == Some(0) || held.is_none() && self.next.load(Ordering::Relaxed) == 0;
+            let ahead = first && self.task.as_ref().is_some_and(|task| task.first_due.is_some());
             if !ahead {
                 tokio::time::sleep(schedule.wait(self.reporter.now())).await;
                 schedule.advance();
@@ -210,14 +227,15 @@ impl Numbered {
             // Before the call: the segment leaves during it. And before the task is written down, whose age counts from
             // here.
             let at = self.reporter.now();
-            if let Err(text) = self.queue(*message, at).await {
+            let message = *held.get_or_insert_with(|| self.next.fetch_add(1, Ordering::Relaxed));
+            if let Err(text) = self.queue(message, at).await {
                 self.reporter.note(format!("producer: trial {}: {text}", self.trial));
                 continue;
             }
-            let confirm = self.hand_over(channel, *message).await?;
-            self.reporter.event(at, self.trial, Kind::Published { message: *message });
-            self.await_confirm(*message, confirm);
-            *message += 1;
+            let confirm = self.hand_over(channel, message).await?;
+            self.reporter.event(at, self.trial, Kind::Published { message });
+            self.await_confirm(message, confirm);
+            *held = None;
         }
     }
 
@@ -322,6 +340,26 @@ impl Numbered {
         let channel = self.link.channel(&self.target, &self.reporter).await;
         match self.hand_over(&channel, message).await {
             Ok(confirm) => self.await_confirm(message, confirm),
+            Err(error) => {
+                self.reporter.note(format!("producer: trial {}: {}", self.trial, causes::of_lapin(&error).text));
+            }
+        }
+    }
+
+    /// A new message, because somebody asked for the work of another one once more.
+    async fn reissue(self: &Arc<Self>, of: u64) {
+        let channel = self.link.channel(&self.target, &self.reporter).await;
+        let (message, at) = (self.next.fetch_add(1, Ordering::Relaxed), self.reporter.now());
+        if let Err(text) = self.queue(message, at).await {
+            self.reporter.note(format!("producer: trial {}: {text}", self.trial));
+            return;
+        }
+        match self.hand_over(&channel, message).await {
+            Ok(confirm) => {
+                self.reporter.event(at, self.trial, Kind::Reissued { message, of });
+                self.reporter.event(at, self.trial, Kind::Published { message });
+                self.await_confirm(message, confirm);
+            }
             Err(error) => {
                 self.reporter.note(format!("producer: trial {}: {}", self.trial, causes::of_lapin(&error).text));
             }

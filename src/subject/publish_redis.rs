@@ -37,6 +37,11 @@ enum Order {
         form: Message,
         first_due: Option<Offset>,
         routing: Box<Routing>,
+        tracked: bool,
+    },
+    Reissue {
+        trial: TrialId,
+        of: u64,
     },
     Republish {
         trial: TrialId,
@@ -73,6 +78,7 @@ impl Publisher {
         task: Option<Task>,
         routing: Box<Routing>,
         second: Option<Offset>,
+        tracked: bool,
     ) -> io::Result<()> {
         let server = (target.server, target.db);
         if let Some(from) = second {
@@ -84,7 +90,7 @@ impl Publisher {
         }
         let first_due = task.as_ref().and_then(|task| task.first_due);
         let form = task.map_or_else(|| Message::Text("{message}".to_string()), |task| task.message);
-        let order = Order::Publish { trial, queue: target.queue.clone(), interval, form, first_due, routing };
+        let order = Order::Publish { trial, queue: target.queue.clone(), interval, form, first_due, routing, tracked };
         if let Entry::Vacant(place) = self.brokers.entry(server) {
             let (orders, receiver) = mpsc::channel();
             let worker = Worker::new(target, self.reporter.clone(), self.tasks.clone());
@@ -97,6 +103,12 @@ impl Publisher {
     /// Publishes a message of a trial once more; nothing where the trial is not one of Redis'.
     pub fn republish(&self, trial: TrialId, message: u64) -> io::Result<()> {
         self.tell_all(|| Order::Republish { trial, message })
+    }
+
+    /// Publishes a new message because the work of this one was asked for once more; nothing where the trial is not one of
+    /// Redis'.
+    pub fn reissue(&self, trial: TrialId, of: u64) -> io::Result<()> {
+        self.tell_all(|| Order::Reissue { trial, of })
     }
 
     pub fn close(&mut self, trial: TrialId) -> io::Result<()> {
@@ -126,6 +138,8 @@ struct Numbered {
     first_due: Option<i64>,
     schedule: Schedule,
     next: u64,
+    /// Whether each message is a task, where there is a task store.
+    tracked: bool,
 }
 
 struct Worker {
@@ -150,13 +164,14 @@ impl Worker {
                 None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match order {
-                Ok(Order::Publish { trial, queue, interval, form, first_due, routing }) => {
+                Ok(Order::Publish { trial, queue, interval, form, first_due, routing, tracked }) => {
                     let first_due = first_due.map(|due| self.reporter.wall_of(due));
                     let schedule = Schedule::staggered(self.reporter.now(), interval, trial);
                     self.due.push(Reverse((schedule.due(), trial)));
-                    self.trials.insert(trial, Numbered { queue, form, routing, first_due, schedule, next: 0 });
+                    self.trials.insert(trial, Numbered { queue, form, routing, first_due, schedule, next: 0, tracked });
                 }
                 Ok(Order::Republish { trial, message }) => self.again(trial, message),
+                Ok(Order::Reissue { trial, of }) => self.reissue(trial, of),
                 Ok(Order::Close { trial }) => drop(self.trials.remove(&trial)),
                 Err(RecvTimeoutError::Timeout) => self.push_due(),
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -176,6 +191,26 @@ impl Worker {
         }
     }
 
+    /// A new message, because somebody asked for the work of another one once more.
+    fn reissue(&mut self, trial: TrialId, of: u64) {
+        let Some(numbered) = self.trials.get_mut(&trial) else { return };
+        let (message, at) = (numbered.next, self.reporter.now());
+        let tasks = self.tasks.as_ref().filter(|_| numbered.tracked);
+        let queued = tasks.map_or(Ok(()), |tasks| tasks.queue(trial, message, at)).map_err(|error| error.to_string());
+        match queued.and_then(|()| push(&mut self.connection, &self.target, numbered, trial, message)) {
+            Ok(()) => {
+                numbered.next += 1;
+                self.reporter.event(at, trial, Kind::Reissued { message, of });
+                self.reporter.event(at, trial, Kind::Published { message });
+                self.reporter.event(self.reporter.now(), trial, Kind::Confirmed { message });
+            }
+            Err(error) => {
+                self.reporter.note(format!("producer: {error}"));
+                self.connection = None;
+            }
+        }
+    }
+
     fn push_due(&mut self) {
         let now = self.reporter.now();
         while let Some(Reverse((due, trial))) = self.due.peek().copied().filter(|Reverse((due, _))| *due <= now) {
@@ -185,7 +220,8 @@ impl Worker {
             };
             let message = numbered.next;
             let at = self.reporter.now();
-            let queued = self.tasks.as_ref().map_or(Ok(()), |tasks| tasks.queue(trial, message, at));
+            let tasks = self.tasks.as_ref().filter(|_| numbered.tracked);
+            let queued = tasks.map_or(Ok(()), |tasks| tasks.queue(trial, message, at));
             let pushed = queued
                 .map_err(|error| error.to_string())
                 .and_then(|()| push(&mut self.connection, &self.target, numbered, trial, message));

@@ -1,24 +1,21 @@
 //! The reaper process: sweeps the task store once it is told to.
 
 use super::child::{self, Role, flag};
-use super::protocol::Command;
+use super::protocol::{Command, Sweeps};
 use super::report::Reporter;
+use super::sweeps::{open, report};
 use super::tasks::STORE;
-use crate::events::{Kind, Source};
-use crate::reaper::{Place, Sweeper, Swept, TaskStore, Watch};
-use crate::scenario::ReaperSettings;
+use crate::events::Source;
+use crate::reaper::{Place, Told};
 use crate::units::{Offset, TrialId};
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 pub(super) fn main(args: &[String]) -> i32 {
     child::run(args, Source::Reaper, &[], |reporter| Reaper::of_args(args, reporter))
 }
-
-/// Sweeps until it is told to end.
-type Sweeps = Box<dyn FnOnce(&Receiver<()>) + Send>;
 
 /// A reaper, in a process of its own or in a worker's.
 pub(super) struct Reaper {
@@ -31,16 +28,19 @@ pub(super) struct Reaper {
 impl Role for Reaper {
     fn command(&mut self, command: Command) {
         match command {
-            Command::Reap { settings, first, redis, only } => {
-                if let Err(error) = self.reap(settings, first, redis, only) {
+            Command::Reap { sweeps, first, only } => {
+                if let Err(error) = self.reap(sweeps, first, only) {
                     self.reporter.note(format!("reaper: {error}"));
                 }
             }
             // What is left in the store of a trial that is over is reaped like anything else.
             Command::Close { .. } | Command::Quit => {}
+            Command::Attend { .. } => self.reporter.note("the reaper waits for no task".to_string()),
             Command::Open { trial, .. }
             | Command::Publish { trial, .. }
             | Command::Republish { trial, .. }
+            | Command::Reissue { trial, .. }
+            | Command::Await { trial, .. }
             | Command::Fill { trial }
             | Command::Call { trial }
             | Command::HaltAt { trial, .. }
@@ -67,43 +67,16 @@ impl Reaper {
     ///
     /// # Errors
     /// When it does already, or its store can't be opened.
-    pub fn reap(
-        &mut self,
-        settings: ReaperSettings,
-        first: Duration,
-        redis: Option<String>,
-        only: Option<TrialId>,
-    ) -> io::Result<()> {
+    pub fn reap(&mut self, sweeps: Sweeps, first: Duration, only: Option<TrialId>) -> io::Result<()> {
         if self.running.is_some() {
             return Err(io::Error::other("it reaps already"));
         }
         let (end, until) = channel();
         let reporter = self.reporter.clone();
         let first = reporter.now() + first;
-        let (tell, note) = (reporter.clone(), reporter.clone());
-        let (place, clock) = (&self.place, reporter.clock());
-        let told = move |at: Offset, swept: Swept| match swept {
-            Swept::Failed { id, rule } => {
-                tell.event(at, id.trial, Kind::Reaped { message: id.message, rule: rule.to_string() });
-            }
-            Swept::Requeued { id } => tell.event(at, id.trial, Kind::Requeued { message: id.message }),
-        };
-        let sweep: Sweeps = match settings.liveness.clone() {
-            Some(rule) => {
-                let watch = Watch::open(place, clock, settings, rule, redis).map_err(io::Error::other)?.only(only);
-                Box::new(move |until: &Receiver<()>| {
-                    watch.run(first, until, told, |doubt| note.note(format!("reaper: {doubt}")))
-                })
-            }
-            None => {
-                let store = TaskStore::open(place).map_err(io::Error::other)?;
-                let sweeper = Sweeper::new(store, clock, settings).only(only);
-                Box::new(move |until: &Receiver<()>| {
-                    sweeper.run(first, until, told, |doubt| note.note(format!("reaper: {doubt}")))
-                })
-            }
-        };
-        let sweeps = thread::Builder::new().name("sweeps".into()).spawn(move || sweep(&until))?;
+        let reaper = open(&self.place, reporter.clock(), sweeps)?.only(only);
+        let told = move |at: Offset, told: Told| report(&reporter, None, at, told);
+        let sweeps = thread::Builder::new().name("sweeps".into()).spawn(move || reaper.run(first, &until, told))?;
         self.running = Some((end, sweeps));
         Ok(())
     }

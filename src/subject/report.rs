@@ -50,9 +50,14 @@ impl Reporter {
         self.report(Report::Event { event: Event::of_trial(offset, self.source, trial, kind) });
     }
 
+    /// Reports what happened at `offset`, outside any trial.
+    pub fn run_event(&self, offset: Offset, kind: Kind) {
+        self.report(Report::Event { event: Event::of_run(offset, self.source, kind) });
+    }
+
     /// A line for people, outside any trial.
     pub fn note(&self, text: String) {
-        self.report(Report::Event { event: Event::of_run(self.now(), self.source, Kind::Note { text }) });
+        self.run_event(self.now(), Kind::Note { text });
     }
 
     /// Sends a line as it is.

@@ -4,11 +4,12 @@ use super::attempts::{Current, Trial};
 use super::child::{self, Role};
 use super::command::Running;
 use super::halt::Halt;
-use super::protocol::{Command, Routing};
+use super::protocol::{Command, Routing, Sweeps};
 use super::provider::Provider;
 use super::reaper_process::Reaper;
 use super::report::Reporter;
 use super::stop::{Gate, Stop};
+use super::sweeps::SweepWorker;
 use super::tasks::TaskLog;
 use super::{amqp_blocking, lapin_client, liveness, redis_client, tcp_reader, tcp_writer};
 use crate::clients::Program;
@@ -76,14 +77,13 @@ struct Subjects {
 impl Role for Subjects {
     fn command(&mut self, command: Command) {
         match command {
-            Command::Open { trial, target, settings, load_interval, program, beats, jobs, worker } => {
+            Command::Open { trial, target, settings, load_interval, program, beats, jobs, worker, store, sweeps } => {
                 let stop = Arc::new(Stop::default());
                 let old = self.open.insert(trial, stop.clone());
                 if let Some(old) = old {
                     self.reporter.note(format!("trial {trial} was open already; its first client was ended"));
                     old.stop();
                 }
-                let (reporter, tasks) = (self.reporter.clone(), self.tasks.clone());
                 let settings = *settings;
                 let routing = Arc::new(Routing { jobs, delivery: settings.delivery.clone(), count: None });
                 let named = if worker.name.is_empty() { worker_name(trial) } else { worker.name };
@@ -93,19 +93,24 @@ impl Role for Subjects {
                     settings,
                     load_interval,
                     routing,
-                    reporter,
-                    tasks,
+                    reporter: self.reporter.clone(),
+                    tasks: None,
                     provider: self.provider.clone(),
                     worker: named,
                     first_attempt: worker.first_attempt,
+                    sweeps: None,
                     current: Current::default(),
                     failed: Arc::default(),
                     halt: self.halts.entry(trial).or_default().clone(),
                     halts: self.args.iter().any(|arg| arg == HALTS),
                     stop,
                 };
-                let alive = beats.map_or(Ok(()), |beats| liveness::start(Arc::new(trial.clone()), *beats));
-                if let Err(error) = alive.and_then(|()| self.start(trial.clone(), program)) {
+                let opened = self.stores(&trial, store.as_deref(), sweeps.map(|sweeps| *sweeps));
+                let started = opened.and_then(|trial| {
+                    beats.map_or(Ok(()), |beats| liveness::start(&trial, &beats))?;
+                    self.start(trial, program)
+                });
+                if let Err(error) = started {
                     self.reporter.note(format!("cannot start the client of trial {}: {error}", trial.id));
                     trial.event(Kind::SubjectExited { status: error.to_string() });
                 }
@@ -139,12 +144,15 @@ impl Role for Subjects {
                     self.reporter.event(self.reporter.now(), trial, Kind::Options { attempt, effective });
                 }
             }
-            Command::Publish { trial, .. } | Command::Republish { trial, .. } => {
+            Command::Publish { trial, .. }
+            | Command::Republish { trial, .. }
+            | Command::Reissue { trial, .. }
+            | Command::Await { trial, .. } => {
                 self.reporter.note(format!("a subject does not publish; trial {trial} ignored"));
             }
-            Command::Reap { settings, first, redis, only: Some(trial) } => {
+            Command::Reap { sweeps, first, only: Some(trial) } => {
                 let reaping = Reaper::of_args(&self.args, &self.reporter)
-                    .and_then(|mut reaper| reaper.reap(settings, first, redis, Some(trial)).map(|()| reaper));
+                    .and_then(|mut reaper| reaper.reap(sweeps, first, Some(trial)).map(|()| reaper));
                 match reaping {
                     Ok(reaper) => _ = self.reapers.insert(trial, reaper),
                     Err(error) => self.reporter.note(format!("the reaper inside trial {trial}'s worker: {error}")),
@@ -153,12 +161,25 @@ impl Role for Subjects {
             Command::Reap { only: None, .. } => {
                 self.reporter.note("a subject reaps the tasks of its own worker alone".to_string());
             }
+            Command::Attend { .. } => self.reporter.note("a subject waits for nobody's tasks".to_string()),
             Command::Quit => {}
         }
     }
 }
 
 impl Subjects {
+    /// The trial with its way to the task store, or with what it sweeps.
+    fn stores(&self, trial: &Trial, store: Option<&str>, sweeps: Option<Sweeps>) -> io::Result<Trial> {
+        let tasks = match store {
+            Some(place) => Some(TaskLog::at(place)?),
+            None => self.tasks.clone(),
+        };
+        let Some(sweeps) = sweeps else { return Ok(Trial { tasks, ..trial.clone() }) };
+        let tasks = self.tasks.as_ref().ok_or_else(|| io::Error::other("there is no task store to sweep"))?;
+        let sweeps = SweepWorker::open(tasks.place(), trial.reporter.clock(), sweeps)?;
+        Ok(Trial { sweeps: Some(sweeps), ..trial.clone() })
+    }
+
     fn start(&mut self, trial: Trial, program: Option<Box<Program>>) -> io::Result<()> {
         let run = match trial.settings.subject {
             SubjectKind::TcpReader => tcp_reader::run,

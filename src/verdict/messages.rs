@@ -8,7 +8,7 @@ use crate::events::{Event, Kind};
 use crate::ledger::{Account, Anomaly, AnomalyKind, Fate, MessageId};
 use crate::scenario::{Ack, SubjectKind};
 use crate::units::Offset;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Who resolved a message that reached a consumer again.
@@ -34,6 +34,8 @@ struct Consumed {
     sent: u32,
     /// By a second consumer.
     elsewhere: Option<Offset>,
+    /// Whether its user saw it done.
+    seen_done: bool,
 }
 
 /// One row a message of the trial. Events in canonical order.
@@ -79,6 +81,11 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
             Kind::Requeued { .. } => row.requeued_n += 1,
             Kind::Retried { .. } => row.retried_n += 1,
             Kind::DeadLettered { .. } => _ = row.dead_lettered_s.get_or_insert(at),
+            Kind::Reissued { of, .. } => row.reissue_of = Some(*of),
+            Kind::Seen { status, .. } => {
+                row.seen_s.get_or_insert(at);
+                by.seen_done |= status == "done";
+            }
             Kind::Reaped { rule, .. } if row.reaped_s.is_none() => {
                 (row.reaped_s, row.reaped_by) = (Some(at), rule.clone());
             }
@@ -121,7 +128,33 @@ pub(super) fn ledger(case: &Case<'_>, events: &[&Event], t: &Timeline) -> Vec<Me
         row.latency_s = row.resolved_s.zip(row.published_s).map(|(resolved, published)| span(resolved, published));
         row
     };
-    rows.into_values().map(finish).collect()
+    let seen_done: BTreeSet<u64> = rows.iter().filter(|(_, (_, by))| by.seen_done).map(|(id, _)| *id).collect();
+    let mut rows: Vec<MessageRow> = rows.into_values().map(finish).collect();
+    users(&mut rows, &seen_done);
+    rows
+}
+
+/// How long the user of each request was stuck: until the first poll that saw it, or what was issued in its place, done; or
+/// until the last that saw all of them failed.
+fn users(rows: &mut [MessageRow], seen_done: &BTreeSet<u64>) {
+    let of: BTreeMap<u64, u64> = rows.iter().filter_map(|row| Some((row.id, row.reissue_of?))).collect();
+    let request = |mut id: u64| {
+        // A message only ever follows its predecessor, so this ends.
+        while let Some(before) = of.get(&id).filter(|before| **before < id) {
+            id = *before;
+        }
+        id
+    };
+    let mut all: BTreeMap<u64, Vec<(u64, Option<Offset>)>> = BTreeMap::new();
+    for row in rows.iter() {
+        all.entry(request(row.id)).or_default().push((row.id, row.seen_s));
+    }
+    for row in rows.iter_mut().filter(|row| row.reissue_of.is_none()) {
+        let Some(issued) = all.get(&row.id) else { continue };
+        let done = issued.iter().filter(|(id, _)| seen_done.contains(id)).filter_map(|(_, seen)| *seen).min();
+        let failed = || issued.iter().map(|(_, seen)| *seen).collect::<Option<Vec<_>>>()?.into_iter().max();
+        row.user_stuck_s = done.or_else(failed).zip(row.published_s).map(|(seen, published)| span(seen, published));
+    }
 }
 
 /// The connection that a client from outside was consuming on: its work does not say over which a message came. One that has
@@ -208,6 +241,7 @@ pub(super) fn tally(account: &Account, row: &mut TrialRow) {
     row.zombies_n = n(AnomalyKind::Zombie);
     row.out_of_order_n = n(AnomalyKind::OutOfOrder);
     row.reaped_twice_n = n(AnomalyKind::ReapedTwice);
+    row.second_tasks_n = n(AnomalyKind::SecondTask);
     row.contradictions_n = n(AnomalyKind::Contradiction);
     row.misrouted_n = n(AnomalyKind::Misrouted);
     row.refused_n = Some(account.count(Fate::Refused) as u64);
@@ -229,6 +263,9 @@ fn message_of(kind: &Kind) -> Option<u64> {
         | Kind::Reaped { message, .. }
         | Kind::Effect { message }
         | Kind::Compensated { message }
+        | Kind::Reissued { message, .. }
+        | Kind::Seen { message, .. }
+        | Kind::AskedAgain { message }
         | Kind::Confirmed { message }
         | Kind::PeerReceived { message } => Some(*message),
         _ => None,
@@ -255,6 +292,7 @@ pub(super) fn count(row: &mut TrialRow, ledger: &[MessageRow]) {
         .collect();
     row.messages_published = count(&|m| m.published_s.is_some());
     row.retries_n = Some(ledger.iter().map(|m| m.retried_n).sum());
+    row.reissued_n = count(&|m| m.reissue_of.is_some());
     row.messages_unresolved = count(&|m| m.resolved_s.is_none());
     row.messages_duplicated = count(&|m| m.delivered_n > 1 || m.effects.is_some_and(|n| n > 1));
     row.compensated_n = count(&|m| m.compensated.is_some());
@@ -298,6 +336,7 @@ pub(super) fn stuck(row: &mut TrialRow, ledger: &[MessageRow], cut: Offset) {
     row.resolved_s = oldest.resolved_s;
     row.stuck_s = oldest.latency_s;
     row.resolved_after_s = oldest.resolved_s.map(|resolved| span(resolved, cut));
+    row.user_stuck_s = oldest.user_stuck_s;
     let by_reaper = oldest.reaped_s.is_some() && oldest.reaped_s == oldest.resolved_s;
     let by_second = oldest.elsewhere_s.is_some() && oldest.elsewhere_s == oldest.resolved_s;
     let by = match (by_reaper, by_second) {

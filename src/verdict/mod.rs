@@ -16,6 +16,7 @@ mod messages;
 pub mod metric;
 mod middlebox;
 mod outcome;
+mod pulse;
 mod rows;
 pub mod sample;
 mod terms;
@@ -79,6 +80,7 @@ pub fn judge(plan: &Plan, events: &[Event]) -> Judged {
         let mut account = ledger::check(trial.id, &record, &terms::terms(&case));
         account.anomalies.extend(messages::misrouted(&case, &own));
         messages::enter(&account, &mut messages);
+        pulse::enter(&mut row, &own, &timeline);
         if !messages.is_empty() || plan.scenario.load_of(arm).is_some() {
             messages::tally(&account, &mut row);
         }

@@ -242,6 +242,23 @@ row! {
         /// Prefetch ghosts: messages that were given again after the cut, or that nobody had resolved at the end although a
         /// later one was; empty where no consumer tells what is given again.
         ghosts_n: Option<u64>,
+        /// For how long the user of the oldest message was stuck: from its publication to the poll that saw the end of it, or
+        /// of what was issued in its place.
+        user_stuck_s: Option<Span>,
+        /// How often users asked for a message's work once more.
+        reissued_n: Option<u64>,
+        /// Messages that were done beside a second one that their users had asked for.
+        second_tasks_n: Option<u64>,
+        /// Signs of life that the worker's store took, a second; empty without any.
+        beats_per_s: Option<f64>,
+        /// Signs of life that it did not take.
+        beats_failed_n: Option<u64>,
+        /// The slowest of those that it took, in seconds.
+        beats_slowest_s: Option<f64>,
+        /// Sweeps that this trial's worker carried out; empty where its messages are no sweeps.
+        sweeps_n: Option<u64>,
+        /// The longest time without a sweep of its, from the first to the end of the watch.
+        sweeps_gap_s: Option<Span>,
     }
 }
 
@@ -334,6 +351,12 @@ row! {
         retried_n: u64,
         /// How many of its effects were taken back at the provider; empty for none.
         compensated: Option<u64>,
+        /// The message whose work was asked for once more; empty where it is a request of its own.
+        reissue_of: Option<u64>,
+        /// A poll of its user saw its end.
+        seen_s: Option<Offset>,
+        /// From its publication to the poll that saw the end of it, or of what was issued in its place.
+        user_stuck_s: Option<Span>,
     }
 }
 

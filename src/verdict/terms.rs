@@ -20,7 +20,8 @@ pub(super) fn terms(case: &Case<'_>) -> Terms {
         kept: broker == BrokerKind::Rabbitmq || outside || keeps,
         confirmed: broker != BrokerKind::None,
         acknowledged: keeps,
-        recorded: case.scenario.keeps_tasks() && !outside,
+        // A sweep is no task.
+        recorded: case.scenario.keeps_tasks() && !outside && case.scenario.sweeps_of(case.arm).is_none(),
         // A program works on several at a time, and its effects are all that is seen.
         ordered: !outside && one_line,
         inside: !outside,

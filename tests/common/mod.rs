@@ -84,7 +84,7 @@ impl Setup {
             command: None,
             delivery: halfopen::scenario::Delivery::default(),
         };
-        Arm { name: name.into(), settings, trials, load: true }
+        Arm { name: name.into(), settings, trials, load: true, liveness: None, clock_ahead_ms: 0 }
     }
 
     pub fn fault(&self) -> Fault {
@@ -150,6 +150,7 @@ pub fn plan(arms: Vec<Arm>, faults: Vec<Fault>, horizon_s: f64, gates: Vec<Gate>
         durable: false,
         gates,
         reaper: None,
+        user: None,
         tasks: None,
         published: None,
         warnings: Vec::new(),

@@ -114,6 +114,7 @@ fn defaults_of_real_clients_are_found_and_a_frozen_proxy_looks_alive() {
         vhosts: Vec::new(),
         databases: 0,
         database: false,
+        database_clients: 0,
         tls: Vec::new(),
         names: false,
     };

@@ -57,6 +57,7 @@ fn spec<'a>(name: &str, dir: &std::path::Path, arms: Vec<ArmNet>, brokers: &'a B
         vhosts: Vec::new(),
         databases: 0,
         database: false,
+        database_clients: 0,
         tls: Vec::new(),
         names: false,
     }

@@ -411,7 +411,7 @@ fn a_runs_task_store_keeps_its_word_on_postgres_too() {
     assert!(other.begin(id(1), "w", Offset(20)).unwrap());
     assert!(other.begin(id(2), "w", Offset(20)).unwrap() && other.finish(id(2), "w", Offset(30)).unwrap());
     assert!(!store.begin(id(1), "v", Offset(21)).unwrap() && !store.finish(id(1), "v", Offset(22)).unwrap());
-    let actions: Vec<Action> = rows.iter().map(|row| Action::Fail(row.id)).collect();
+    let actions: Vec<Action> = rows.iter().map(|row| Action::Fail { id: row.id, retry_at: None }).collect();
     assert_eq!(store.act(&actions[..3], Offset(40)).unwrap(), [true, false, false]);
     assert_eq!(store.act(&actions[..3], Offset(41)).unwrap(), [false, false, false], "a second reaper does nothing");
     assert!(!other.begin(id(0), "w", Offset(42)).unwrap(), "what was failed is not worked on");
@@ -422,10 +422,10 @@ fn a_runs_task_store_keeps_its_word_on_postgres_too() {
     let seen = running(1);
     assert_eq!((seen.status, seen.worker_id.as_deref()), (Status::Processing, Some("w")));
     assert!(other.finish(id(1), "w", Offset(60)).unwrap());
-    assert!(!store.fail(&seen, Offset(61)).unwrap(), "it was finished while it was being reaped");
+    assert!(!store.fail(&seen, Offset(61), None).unwrap(), "it was finished while it was being reaped");
     assert!(other.begin(id(4), "w", Offset(62)).unwrap());
     let seen = running(4);
-    assert!(store.fail(&seen, Offset(70)).unwrap() && !other.fail(&seen, Offset(70)).unwrap());
+    assert!(store.fail(&seen, Offset(70), Some(Offset(80))).unwrap() && !other.fail(&seen, Offset(70), None).unwrap());
     assert!(!other.finish(id(4), "w", Offset(71)).unwrap(), "it was failed while it was being finished");
     let of = |message| store.get(id(message)).unwrap().unwrap();
     assert_eq!(
@@ -433,9 +433,21 @@ fn a_runs_task_store_keeps_its_word_on_postgres_too() {
         [Status::Failed, Status::Done, Status::Done, Status::Failed]
     );
     assert_eq!(of(4).error_code.as_deref(), Some("TIMEOUT"));
-    other.beat("w", Some(id(4)), Offset(80)).unwrap();
-    other.beat("w", None, Offset(90)).unwrap();
-    assert_eq!(store.beats().unwrap(), [("w".to_string(), Offset(90))].into());
+    // Its own retry, once, and a heartbeat that saves it from the second failing.
+    assert_eq!((store.next_retry().unwrap(), store.due_again(Offset(79)).unwrap()), (Some(Offset(80)), Vec::new()));
+    assert_eq!(store.due_again(Offset(80)).unwrap(), [id(4)]);
+    assert!(store.try_again(id(4), Offset(80)).unwrap() && !other.try_again(id(4), Offset(80)).unwrap());
+    assert!(other.begin(id(4), "v", Offset(81)).unwrap());
+    let seen = running(4);
+    assert_eq!((seen.tries, seen.heartbeat_at), (2, None));
+    assert!(other.beat_for(id(4), "v", Offset(82)).unwrap() && !other.beat_for(id(4), "w", Offset(82)).unwrap());
+    assert!(!store.fail(&seen, Offset(83), None).unwrap(), "its worker gave a sign meanwhile");
+    // The age of a sign of life is the server's, whatever the worker's clock says.
+    other.beat("w", Some(id(4)), Offset(80), Offset(-300_000_000_000)).unwrap();
+    other.beat("w", None, Offset(90), Offset(-299_000_000_000)).unwrap();
+    let beat = store.beats(Offset(0)).unwrap()["w"];
+    assert_eq!(beat.said, Offset(-299_000_000_000));
+    assert!(beat.age < Duration::from_secs(60), "{beat:?}");
     assert!(TaskStore::create(&place).unwrap_err().to_string().contains("make the table"));
 }
 

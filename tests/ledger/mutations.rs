@@ -169,7 +169,7 @@ proptest! {
             events.iter().find(|e| wanted(&e.kind) && is_of(&e.kind, m)).unwrap().offset
         };
         let (start, effect) = (at(|k| matches!(k, Kind::Started { .. })), at(|k| matches!(k, Kind::Effect { .. })));
-        let kind = Kind::Reaped { message: m, rule: "processing_timeout".to_string() };
+        let kind = Kind::Reaped { message: m, rule: "processing_timeout".to_string(), retried: false };
         events.retain(|e| !(matches!(e.kind, Kind::Finished { .. }) && is_of(&e.kind, m)));
         events.push(Event::of_trial(Offset((start.0 + effect.0) / 2), Source::Reaper, TRIAL, kind));
         prop_assert_eq!(wrong(&events, &shape), vec![(AnomalyKind::FalselyKilled, m), (AnomalyKind::Zombie, m)]);

@@ -199,5 +199,7 @@ pub fn open(server: SocketAddrV4, trial: TrialId, settings: Settings, load_inter
         beats: None,
         jobs: Vec::new(),
         worker: Worker::default(),
+        store: None,
+        sweeps: None,
     }
 }

@@ -242,7 +242,7 @@ impl Run<'_> {
     /// What tells a reaper to sweep.
     pub(super) fn reap(&self, settings: &ReaperSettings, only: Option<TrialId>) -> Command {
         let first = self.again.next_strike(self.clock.now(), settings.interval);
-        Command::Reap { settings: settings.clone(), first, redis: self.keys_url(settings), only }
+        Command::Reap { sweeps: self.sweeps(settings), first, only }
     }
 
     /// A process that was killed may have done what it had no time to tell of: its store knows.
@@ -270,7 +270,10 @@ impl Run<'_> {
                 Status::Processing => (Told::Started, Kind::Started { attempt, message }),
                 Status::Done => (Told::Finished, Kind::Finished { attempt, message }),
                 // Which of its rules it was is not written down.
-                Status::Failed => (Told::Reaped, Kind::Reaped { message, rule: String::new() }),
+                Status::Failed => {
+                    let retried = row.retry_at.is_some();
+                    (Told::Reaped, Kind::Reaped { message, rule: String::new(), retried })
+                }
             };
             if self.again.told.insert((trial, message, told)) {
                 let event = Event::of_trial(row.updated_at, Source::Harness, trial, kind);

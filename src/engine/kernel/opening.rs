@@ -4,8 +4,8 @@ use super::super::foreign_log::Log;
 use super::super::heard::{Heard, Pairs};
 use super::*;
 use crate::host::names::look_up_by;
-use crate::lab::ZONE;
-use crate::scenario::{LivenessStore, ReaperSettings, Trigger};
+use crate::lab::{POSTGRES_PORT, ZONE};
+use crate::scenario::{Arm, LivenessRule, LivenessStore, ReaperSettings, Scenario, StorePath, Trigger};
 use crate::subject::protocol::{Beats, Worker};
 use crate::subject::{Answers, Entry};
 
@@ -19,9 +19,11 @@ fn make_store(run_id: &str, lab: &Lab) -> Result<String, EngineError> {
     Ok(place.to_string())
 }
 
-/// Whether the workers' signs of life are keys in Redis.
-fn keys(reaper: &ReaperSettings) -> bool {
-    reaper.liveness.as_ref().is_some_and(|rule| rule.store == LivenessStore::Redis)
+/// Whether any workers' signs of life are keys in Redis.
+fn keys(scenario: &Scenario) -> bool {
+    let rule = scenario.reaper.as_ref().and_then(|reaper| reaper.liveness.as_ref());
+    let of = |arm: &Arm| rule.map(|rule| arm.liveness.unwrap_or(rule.store));
+    scenario.arms.iter().any(|arm| of(arm) == Some(LivenessStore::Redis))
 }
 
 /// Whether the subjects of an arm are programs of somebody else's.
@@ -131,7 +133,7 @@ impl Run<'_> {
     pub(super) fn start_reaper(&mut self) -> std::io::Result<usize> {
         // It needs no network at all, and so there is none that could be cut; but for the workers' keys it reaches Redis
         // from where nothing is ever cut.
-        let seat = if self.plan.scenario.reaper.as_ref().is_some_and(keys) { Seat::Producer } else { Seat::Nowhere };
+        let seat = if keys(&self.plan.scenario) { Seat::Producer } else { Seat::Nowhere };
         let args = self.store_args();
         let role: Vec<&str> = std::iter::once("__reaper").chain(args.iter().map(String::as_str)).collect();
         self.add(&role, REAPER, seat)
@@ -174,11 +176,17 @@ impl Run<'_> {
             let role: Vec<&str> = std::iter::once("__producer").chain(args.iter().map(String::as_str)).collect();
             self.producer = Some(self.add(&role, "producer", Seat::Producer).map_err(harness("producer"))?);
         }
-        if let Some(reaper) = scenario.reaper.as_ref().filter(|reaper| !reaper.inside_the_worker) {
+        let outside = |reaper: &&ReaperSettings| !reaper.inside_the_worker && reaper.runs_in.is_none();
+        if let Some(reaper) = scenario.reaper.as_ref().filter(outside) {
             for _ in 0..reaper.reapers {
                 let index = self.start_reaper().map_err(harness("reaper"))?;
                 self.reapers.push(index);
             }
+        }
+        if scenario.user.is_some() {
+            let args = self.store_args();
+            let role: Vec<&str> = std::iter::once("__user").chain(args.iter().map(String::as_str)).collect();
+            self.user = Some(self.add(&role, "user", Seat::Nowhere).map_err(harness("the user"))?);
         }
         if does(plan, |act| act == Act::WithholdAnswer) {
             let dir = work_dir();
@@ -256,10 +264,27 @@ impl Run<'_> {
 
     /// How the worker of a trial gives signs of life.
     fn beats(&self, trial: TrialId, server: std::net::Ipv4Addr) -> Option<Box<Beats>> {
-        let rule = self.plan.scenario.reaper.as_ref()?.liveness.clone()?;
+        let arm = &self.plan.scenario.arms[self.arm_of(trial)];
+        if arm.settings.subject.is_command() || self.plan.scenario.sweeps_of(arm).is_some() {
+            return None;
+        }
+        let reaper = self.plan.scenario.reaper.as_ref()?;
+        let own = |rule: &LivenessRule| LivenessRule { store: arm.liveness.unwrap_or(rule.store), ..rule.clone() };
+        let (rule, running) = (reaper.liveness.as_ref().map(own), reaper.running);
+        if rule.is_none() && running.is_none() {
+            return None;
+        }
         // Where the reaper looks, whichever database the messages are in.
         let target = Target { db: 0, ..self.target(trial, server, BrokerKind::Redis) };
-        Some(Box::new(Beats { rule, target }))
+        Some(Box::new(Beats { rule, target, ahead_ms: arm.clock_ahead_ms, running }))
+    }
+
+    /// What a sweep goes by.
+    pub(super) fn sweeps(&self, settings: &ReaperSettings) -> Sweeps {
+        let url = |b: &Broker| format!("redis://{}:{}@{}", b.user, b.password, b.admin());
+        let redis = self.lab.broker(BrokerKind::Redis).filter(|_| keys(&self.plan.scenario)).map(url);
+        let own = |trial: &plan::Trial| Some((trial.id, self.plan.scenario.arms[trial.arm].liveness?));
+        Sweeps { settings: settings.clone(), redis, elsewhere: self.plan.trials.iter().filter_map(own).collect() }
     }
 
     /// The program of a trial whose subject is one of somebody else's.
@@ -315,12 +340,6 @@ impl Run<'_> {
         self.lab.follow(trial, move |piece| log.take(piece));
     }
 
-    /// Where the workers' keys are, as a URL, where there are any.
-    pub(super) fn keys_url(&self, settings: &ReaperSettings) -> Option<String> {
-        let url = |b: &Broker| format!("redis://{}:{}@{}", b.user, b.password, b.admin());
-        self.lab.broker(BrokerKind::Redis).filter(|_| keys(settings)).map(url)
-    }
-
     pub(super) fn settings_of(&self, trial: TrialId) -> &Settings {
         &self.plan.scenario.arms[self.arm_of(trial)].settings
     }
@@ -342,7 +361,13 @@ impl Run<'_> {
         let program = program.map(Box::new);
         let beats = self.beats(trial, planned.server);
         let jobs = plan.scenario.jobs.clone();
-        let open = Command::Open { trial, target, settings, load_interval, program, beats, jobs, worker };
+        let sweeps = plan.scenario.sweeps_of(&plan.scenario.arms[self.arm_of(trial)]);
+        let sweeps = sweeps.map(|reaper| Box::new(self.sweeps(reaper)));
+        let over_network = plan.scenario.reaper.as_ref().is_some_and(|r| r.store_path == StorePath::Network);
+        let address = SocketAddrV4::new(planned.server, POSTGRES_PORT);
+        let store = over_network.then(|| Place::Remote(address).to_string());
+        let open =
+            Command::Open { trial, target, settings, load_interval, program, beats, jobs, worker, store, sweeps };
         self.tell_host(trial, &open);
         if let Some(reaper) = plan.scenario.reaper.as_ref().filter(|reaper| reaper.inside_the_worker) {
             let command = self.reap(reaper, Some(trial));
@@ -355,6 +380,9 @@ impl Run<'_> {
         if let Some(settings) = &plan.scenario.reaper {
             self.again.strikes_from(self.clock.now() + plan::first_sweep(plan.scenario.seed, settings.interval));
             self.let_reapers_sweep();
+        }
+        if let (Some(index), Some(user)) = (self.user, plan.scenario.user) {
+            self.children[index].send(&Command::Attend { user });
         }
         for trial in &plan.trials {
             self.open(trial.id, Worker::default());

@@ -55,12 +55,13 @@ impl Run<'_> {
 
     /// Has the producer publish for a trial.
     fn start_load(&mut self, trial: TrialId, first_due: Option<Offset>) {
-        let (Some(producer), Some(interval)) = (self.producer, self.plan.scenario.load_interval) else {
-            return;
-        };
-        let kind = self.plan.scenario.arms[self.arm_of(trial)].settings.subject.broker();
+        let scenario = &self.plan.scenario;
+        let arm = &scenario.arms[self.arm_of(trial)];
+        let (Some(producer), Some(interval)) = (self.producer, scenario.load_of(arm)) else { return };
+        let untracked = scenario.sweeps_of(arm).is_some();
+        let settings = &arm.settings;
+        let kind = settings.subject.broker();
         let target = self.target(trial, ADMIN, kind);
-        let settings = &self.plan.scenario.arms[self.arm_of(trial)].settings;
         let task = match clients::adapter(settings) {
             Some(adapter) => Some(Task { message: adapter.message, declare: adapter.declare, first_due }),
             // Our own consumer in kombu's layout takes what a Celery worker would.
@@ -84,6 +85,7 @@ impl Run<'_> {
             second_consumer: self.plan.scenario.second_consumer,
             // The task that is due after the cut is for the client under test: by the cut it has it.
             second_from: first_due.zip(self.plan.scenario.eta).map(|(due, eta)| due - eta),
+            untracked,
         });
     }
 }

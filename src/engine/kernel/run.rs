@@ -30,7 +30,7 @@ use crate::plan::{self, Plan};
 use crate::reaper::{Place, TaskStore};
 use crate::scenario::{Act, BrokerKind, Injection, Settings, Trigger};
 use crate::store::{EventLog, LOGS, MemoryUse, RunDir, StoreError};
-use crate::subject::protocol::{Command, Target};
+use crate::subject::protocol::{Command, Sweeps, Target};
 use crate::units::{Offset, Pace, TrialId, seconds};
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddrV4;
@@ -93,6 +93,8 @@ struct Run<'a> {
     producer: Option<usize>,
     /// Indices of the reapers among the children.
     reapers: Vec<usize>,
+    /// Index of the user, where one waits for the tasks.
+    user: Option<usize>,
     requests: Option<Sender<Request>>,
     cutter: Option<JoinHandle<Table>>,
     registry: Registry,
@@ -277,6 +279,7 @@ impl<'a> Run<'a> {
             children: Vec::new(),
             producer: None,
             reapers: Vec::new(),
+            user: None,
             requests: Some(requests),
             cutter: Some(cutter),
             registry,
@@ -483,12 +486,26 @@ impl<'a> Run<'a> {
                 let wrote = matches!(event.kind, Kind::Sent { .. } | Kind::Called { .. });
                 self.observers.tell(Told::Look { trial, client: self.place_of(trial), wrote });
             }
-            Kind::Requeued { message } => {
-                if let Some(producer) = self.producer {
-                    self.children[producer].send(&Command::Republish { trial, message: *message });
-                }
-            }
+            Kind::Requeued { message } => self.tell_producer(&Command::Republish { trial, message: *message }),
+            Kind::AskedAgain { message } => self.tell_producer(&Command::Reissue { trial, of: *message }),
+            Kind::Published { message } => self.wait_for(trial, *message, event.offset, None),
+            Kind::Reissued { message, of } => self.wait_for(trial, *message, event.offset, Some(*of)),
             _ => {}
+        }
+    }
+
+    fn tell_producer(&mut self, command: &Command) {
+        if let Some(producer) = self.producer {
+            self.children[producer].send(command);
+        }
+    }
+
+    /// Somebody waits for this message's task from now on, where there is a user and the message is a task.
+    fn wait_for(&mut self, trial: TrialId, message: u64, at: Offset, of: Option<u64>) {
+        let scenario = &self.plan.scenario;
+        let task = scenario.sweeps_of(&scenario.arms[self.arm_of(trial)]).is_none();
+        if let Some(user) = self.user.filter(|_| task) {
+            self.children[user].send(&Command::Await { trial, message, at, of });
         }
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::fault::{Layout, NAT_OUTSIDE};
 use crate::lab::{ArmNet, BoxNet, LabSpec, RouterNs, docker};
-use crate::scenario::{Injection, TaskStoreKind};
+use crate::scenario::{Injection, StorePath, TaskStoreKind};
 
 /// The lab of a job.
 pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
@@ -41,6 +41,11 @@ pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
         names: does(&job.plan, |act| act == Act::WithholdAnswer),
         tls: job.plan.trials.iter().filter(|t| scenario.arms[t.arm].settings.tls).map(|t| t.server).collect(),
         database: scenario.reaper.as_ref().is_some_and(|reaper| reaper.store == TaskStoreKind::Postgres),
+        // One to write about the work and one for each kind of sign of life.
+        database_clients: match &scenario.reaper {
+            Some(reaper) if reaper.store_path == StorePath::Network => job.plan.trials.len() * 3,
+            _ => 0,
+        },
     }
 }
 

@@ -86,7 +86,7 @@ pub fn events(course: &Course<'_>) -> Vec<(Offset, Kind)> {
             }
         }
         if let Some(at) = message.reaped {
-            say(at, Kind::Reaped { message: id, rule: Watcher::QueuedTimeout.name().to_string() });
+            say(at, Kind::Reaped { message: id, rule: Watcher::QueuedTimeout.name().to_string(), retried: false });
         }
     }
     events

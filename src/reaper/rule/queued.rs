@@ -21,7 +21,12 @@ const QUEUED_AGAIN: u32 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Fail it.
-    Fail(TaskId),
+    Fail {
+        /// The task.
+        id: TaskId,
+        /// When its own retries have it queued again; `None`: its failing is final.
+        retry_at: Option<Offset>,
+    },
     /// Hand it to the broker again.
     Requeue(TaskId),
 }
@@ -33,6 +38,12 @@ pub fn cutoff(settings: &ReaperSettings, now: Offset) -> Offset {
     Offset(now.0.saturating_sub(timeout))
 }
 
+/// When a row that is failed at `now` is queued again by its own retries: `None` once they are used up.
+#[must_use]
+pub fn retry_at(row: &Task, now: Offset, settings: &ReaperSettings) -> Option<Offset> {
+    settings.retry.filter(|retry| row.tries <= retry.times).map(|retry| now + retry.delay)
+}
+
 /// One action for each row that is too old, in the order of the rows.
 #[must_use]
 pub fn decide(rows: &[Task], now: Offset, settings: &ReaperSettings) -> Vec<Action> {
@@ -40,7 +51,9 @@ pub fn decide(rows: &[Task], now: Offset, settings: &ReaperSettings) -> Vec<Acti
     let old = rows.iter().filter(|row| row.status == Status::Pending && row.queued_at < cutoff);
     let action = |row: &Task| match settings.generation {
         ReaperGeneration::RequeuesTwice if row.attempts <= QUEUED_AGAIN => Action::Requeue(row.id),
-        ReaperGeneration::RequeuesTwice | ReaperGeneration::FailsAtOnce => Action::Fail(row.id),
+        ReaperGeneration::RequeuesTwice | ReaperGeneration::FailsAtOnce => {
+            Action::Fail { id: row.id, retry_at: retry_at(row, now, settings) }
+        }
     };
     old.map(action).collect()
 }
@@ -48,26 +61,46 @@ pub fn decide(rows: &[Task], now: Offset, settings: &ReaperSettings) -> Vec<Acti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::TaskStoreKind;
+    use crate::scenario::Retry;
     use proptest::prelude::*;
     use std::time::Duration;
 
     fn settings(generation: ReaperGeneration) -> ReaperSettings {
-        ReaperSettings {
-            timeout: Duration::from_secs(10),
-            interval: Duration::from_secs(2),
-            generation,
-            store: TaskStoreKind::Sqlite,
-            liveness: None,
-            reapers: 1,
-            inside_the_worker: false,
-        }
+        let settings = ReaperSettings::queued(Duration::from_secs(10), Duration::from_secs(2));
+        ReaperSettings { generation, ..settings }
+    }
+
+    fn fail(id: TaskId) -> Action {
+        Action::Fail { id, retry_at: None }
+    }
+
+    #[test]
+    fn a_task_is_tried_again_as_often_as_it_says() {
+        let delay = Duration::from_secs(300);
+        let settings =
+            ReaperSettings { retry: Some(Retry { times: 1, delay }), ..settings(ReaperGeneration::FailsAtOnce) };
+        let first = row(0, Status::Pending, 0.0, 1);
+        let second = Task { tries: 2, ..row(1, Status::Pending, 0.0, 1) };
+        let now = Offset::from_secs(60.0);
+        let retried = Action::Fail { id: first.id, retry_at: Some(Offset::from_secs(360.0)) };
+        assert_eq!(decide(&[first, second.clone()], now, &settings), [retried, fail(second.id)]);
     }
 
     fn row(message: u64, status: Status, queued_s: f64, attempts: u32) -> Task {
         let queued_at = Offset::from_secs(queued_s);
         let id = TaskId { trial: 1, message };
-        Task { id, status, worker_id: None, error_code: None, queued_at, updated_at: queued_at, attempts }
+        Task {
+            id,
+            status,
+            worker_id: None,
+            error_code: None,
+            queued_at,
+            updated_at: queued_at,
+            attempts,
+            heartbeat_at: None,
+            tries: 1,
+            retry_at: None,
+        }
     }
 
     #[test]
@@ -82,8 +115,8 @@ mod tests {
         ];
         let of = |now| decide(&rows, Offset::from_secs(now), &settings(ReaperGeneration::FailsAtOnce));
         let id = |message| TaskId { trial: 1, message };
-        assert_eq!(of(15.0), [Action::Fail(id(0))], "exactly the limit is not older");
-        assert_eq!(of(15.001), [Action::Fail(id(0)), Action::Fail(id(1))]);
+        assert_eq!(of(15.0), [fail(id(0))], "exactly the limit is not older");
+        assert_eq!(of(15.001), [fail(id(0)), fail(id(1))]);
         assert_eq!(of(0.0), []);
     }
 
@@ -96,7 +129,7 @@ mod tests {
         let id = TaskId { trial: 1, message: 0 };
         assert_eq!(of(1), [Action::Requeue(id)]);
         assert_eq!(of(2), [Action::Requeue(id)]);
-        assert_eq!(of(3), [Action::Fail(id)]);
+        assert_eq!(of(3), [fail(id)]);
     }
 
     fn rows() -> impl Strategy<Value = Vec<Task>> {
