@@ -56,7 +56,7 @@ pub enum VoidReason {
     NeverReady(String),
     /// The cut came before the subject was consuming.
     CutBeforeReady,
-    /// The rule could not be put in force.
+    /// It could not be put in force, taken back, or put in force again.
     FaultFailed(String),
     /// Nothing says that the fault was put in force.
     NoFault,

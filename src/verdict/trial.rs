@@ -174,6 +174,10 @@ fn decide(case: &Case<'_>, t: &Timeline, first: &Attempt) -> Result<Outcome, Voi
             (_, None) => Err(unless_cut_short(VoidReason::NoFault)),
         };
     };
+    if let Some((_, reason)) = &t.fault_failed {
+        // It was in force once, but did not end, or come again, as the scenario says.
+        return Err(VoidReason::FaultFailed(reason.clone()));
+    }
     if applied.tuple != tuple {
         return Err(VoidReason::OtherConnection);
     }

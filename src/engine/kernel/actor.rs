@@ -92,19 +92,13 @@ impl Actor {
         Self { roots, whose, ..Self::default() }
     }
 
-    /// Over the same ones, ready to do it once more.
-    #[must_use]
-    pub fn again(&self) -> Self {
-        Self { roots: self.roots.clone(), below: self.below, whose: self.whose, ..Self::default() }
-    }
-
     /// Over the proxy of one trial: the process that accepts its connections, and one for each of them.
     #[must_use]
     pub fn of_proxy(acceptor: u32, scope: Scope) -> Self {
         Self { roots: vec![acceptor], below: scope == Scope::Flow, whose: "the proxy", ..Self::default() }
     }
 
-    /// Does it, once: later calls tell the same instants.
+    /// Does it, once: later calls tell the same instants, until it is taken back.
     ///
     /// # Errors
     /// In words, when there is nothing to hit, or a process can't be signalled.
@@ -112,9 +106,10 @@ impl Actor {
         let Some((signal, state)) = means(act) else {
             return Err(format!("`{}` is nothing that is done to a process", act.name()));
         };
-        if let Some((_, applied)) = self.done {
+        if let (Some((_, applied)), None) = (self.done, self.healed) {
             return Ok(applied);
         }
+        (self.done, self.healed) = (None, None);
         let meant = |process: &Identity| !self.below || !self.roots.contains(&process.pid);
         self.hit = self.roots.iter().flat_map(|root| procfs::tree(*root)).filter(meant).collect();
         if self.hit.is_empty() {
@@ -191,5 +186,28 @@ impl Actor {
         } else {
             Err(format!("{} is not {} yet", self.whose, state.words()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::process::Launch;
+
+    #[test]
+    fn what_was_taken_back_can_be_done_again() {
+        let mut child = Launch::new("sleep").args(["600"]).spawn().unwrap();
+        let (clock, act) = (Clock::start(), Act::FreezeBroker);
+        let mut actor = Actor::new(vec![child.pid()], "the broker");
+        let first = actor.act(clock, act).unwrap();
+        assert_eq!(actor.act(clock, act).unwrap(), first);
+        let healed = actor.heal(clock, act).unwrap();
+        assert!(!actor.proof(act).holds);
+        let second = actor.act(clock, act).unwrap();
+        assert!(second.before >= healed.after, "{second:?}");
+        assert!(actor.proof(act).holds, "{:?}", actor.proof(act));
+        assert_eq!(actor.act(clock, act).unwrap(), second);
+        assert!(actor.heal(clock, act).unwrap().before >= second.after);
+        child.kill().unwrap();
     }
 }

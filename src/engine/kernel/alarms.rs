@@ -21,14 +21,15 @@ impl Alarms {
         Self { resource, all, ..Self::default() }
     }
 
-    /// Lets them go off, once: later calls tell the same instants.
+    /// Lets them go off, once: later calls tell the same instants, until they have ended.
     ///
     /// # Errors
     /// In words, when there is none, or it does not go off.
     pub fn raise(&mut self, clock: Clock) -> Result<Applied, String> {
-        if let Some(raised) = self.raised {
+        if let (Some(raised), None) = (self.raised, self.cleared) {
             return Ok(raised);
         }
+        (self.raised, self.cleared) = (None, None);
         if self.all.is_empty() {
             return Err(format!("no broker here has a {} alarm", self.resource.name()));
         }

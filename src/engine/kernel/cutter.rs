@@ -461,7 +461,9 @@ impl Cutter {
                 self.undropped.remove(&trial);
                 self.say(trial, Kind::FaultHealed { before: applied.before, after: applied.after });
             }
-            Err(error) => self.say(trial, Kind::Note { text: format!("the fault could not be taken back: {error}") }),
+            Err(error) => {
+                self.say(trial, Kind::FaultFailed { reason: format!("it could not be taken back: {error}") });
+            }
         }
     }
 
@@ -471,13 +473,9 @@ impl Cutter {
         }
         let clock = self.clock;
         let again = match self.acts.get(&trial).copied() {
-            Some(act) if act.starts_again() || act.hits_worker() => {
-                // One that was stopped and runs is the same process; one that was started again has an actor of its own.
-                let first = act.heals().then(|| self.actor_of(trial).again());
-                let actor = self.actor_of(trial);
-                *actor = first.unwrap_or_else(|| std::mem::take(actor));
-                actor.act(clock, act)
-            }
+            Some(Act::AlarmBroker) => self.alarms.raise(clock),
+            // One that was stopped and runs is the same process; one that was started again has an actor of its own.
+            Some(act) if act.starts_again() || act.heals() => self.actor_of(trial).act(clock, act),
             _ => self.table.again(trial).map_err(|error| error.to_string()),
         };
         match again {
@@ -487,7 +485,10 @@ impl Cutter {
                 // What passed until now is no breach of this cut.
                 self.certify(trial);
             }
-            Err(error) => self.say(trial, Kind::Note { text: format!("the fault could not come again: {error}") }),
+            Err(error) => {
+                let reason = format!("it could not come again: {error}");
+                self.say(trial, Kind::FaultFailed { reason });
+            }
         }
     }
 
