@@ -1,4 +1,4 @@
-//! Workers, reapers and a database that are killed at moments that nobody chose. A broker is killed at night: its starts take long.
+//! Workers, reapers, a database and a broker that are killed at moments that nobody chose.
 
 use crate::common::{binary, require_root};
 use std::path::Path;
@@ -30,14 +30,16 @@ fn restarts(out: &Path) -> (usize, usize) {
 }
 
 #[test]
-fn worker_reaper_and_store_killed_five_times_each_side_by_side() {
+fn worker_reaper_store_and_broker_killed_five_times_each_side_by_side() {
     require_root();
     let dir = tempfile::tempdir().unwrap();
     let five = ("repeat = 20", "repeat = 5");
-    let all: [(&str, &[(&str, &str)]); 3] = [
+    let all: [(&str, &[(&str, &str)]); 4] = [
         ("kill-worker.toml", &[("trials = 20", "trials = 5"), ("quantile = 0.95\nmin = 1", "quantile = 1.0\nmin = 0")]),
         ("kill-reaper.toml", &[five, ("horizon = \"55s\"", "horizon = \"20s\"")]),
         ("kill-store.toml", &[five, ("horizon = \"75s\"", "horizon = \"30s\"")]),
+        // Each of its starts takes ten seconds, and more beside others.
+        ("kill-broker.toml", &[five, ("horizon = \"400s\"", "horizon = \"120s\""), ("trials = 4", "trials = 2")]),
     ];
     let results: Vec<_> = thread::scope(|scope| {
         let started: Vec<_> =
@@ -47,7 +49,7 @@ fn worker_reaper_and_store_killed_five_times_each_side_by_side() {
     for ((file, _), (code, said)) in all.iter().zip(&results) {
         assert_eq!(*code, Some(0), "{file}: {said}");
     }
-    for (name, least) in [("kill-reaper", 5), ("kill-store", 5)] {
+    for (name, least) in [("kill-reaper", 5), ("kill-store", 5), ("kill-broker", 5)] {
         let (again, killed) = restarts(&dir.path().join(name));
         assert!(killed >= least && again + 1 >= killed, "{name}: killed {killed} times, back {again} times");
     }
