@@ -3,6 +3,7 @@
 use super::amqp::{self, FRAME_MAX, Wishes};
 use super::causes;
 use super::message;
+use super::producer::Wanted;
 use super::protocol::{Routing, Target, Task};
 use super::report::Reporter;
 use super::schedule::Schedule;
@@ -61,19 +62,10 @@ impl Publisher {
         })
     }
 
-    /// `tracked`: each message is a task, where there is a task store.
-    #[expect(clippy::too_many_arguments, reason = "they are the command's")]
-    pub fn publish(
-        &mut self,
-        trial: TrialId,
-        target: Target,
-        interval: Duration,
-        task: Option<Task>,
-        routing: Routing,
-        second: Option<Offset>,
-        tracked: bool,
-    ) {
+    pub fn publish(&mut self, trial: TrialId, target: Target, wanted: Wanted) {
         self.close(trial);
+        let Wanted { interval, task, routing, second, tracked } = wanted;
+        let routing = *routing;
         let host = (target.server, target.vhost.clone());
         let beside = second.map(|from| (from, self.beside.entry(host.clone()).or_default().clone()));
         let link = self.links.entry(host).or_default().clone();

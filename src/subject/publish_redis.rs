@@ -2,7 +2,8 @@
 
 use super::kombu::{self, Visibility};
 use super::message;
-use super::protocol::{Routing, Target, Task};
+use super::producer::Wanted;
+use super::protocol::{Routing, Target};
 use super::redis_client::login;
 use super::report::Reporter;
 use super::schedule::Schedule;
@@ -70,16 +71,8 @@ impl Publisher {
         Ok(Self { reporter, tasks, brokers: HashMap::new(), seconds: HashMap::new() })
     }
 
-    pub fn publish(
-        &mut self,
-        trial: TrialId,
-        target: Target,
-        interval: Duration,
-        task: Option<Task>,
-        routing: Box<Routing>,
-        second: Option<Offset>,
-        tracked: bool,
-    ) -> io::Result<()> {
+    pub fn publish(&mut self, trial: TrialId, target: Target, wanted: Wanted) -> io::Result<()> {
+        let Wanted { interval, task, routing, second, tracked } = wanted;
         let server = (target.server, target.db);
         if let Some(from) = second {
             let stop = Arc::new(Stop::default());
