@@ -522,6 +522,7 @@ fn what_a_dead_worker_has_kept_goes_to_the_second_one(producer: &mut Child) {
         routing: Box::new(routing),
         second_consumer: true,
         second_from: None,
+        untracked: false,
     });
     let fresh = |kind: &Kind| matches!(kind, Kind::Elsewhere { redelivered: false, .. }).then_some(());
     producer.event(trial, "a message of the second consumer's own", fresh);
