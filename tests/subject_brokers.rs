@@ -535,6 +535,26 @@ fn what_a_dead_worker_has_kept_goes_to_the_second_one(producer: &mut Child) {
     let left =
         |kind: &Kind| matches!(kind, Kind::Elsewhere { message, redelivered: true } if *message == held).then_some(());
     let (given, ()) = producer.event(trial, "what the first one left", left);
+    // The task with an ETA waits for no schedule.
+    let (ahead, hour) = (13, Duration::from_secs(3_600));
+    producer.tell(&Command::Publish {
+        trial: ahead,
+        broker: BrokerKind::Redis,
+        target: target(redis(), ahead),
+        interval: hour,
+        task: Some(Task {
+            message: Message::Celery("t".into()),
+            declare: false,
+            first_due: Some(Clock::from_zero(0).now() + hour),
+        }),
+        routing: Box::default(),
+        second_consumer: false,
+        second_from: None,
+        untracked: false,
+    });
+    let first = |kind: &Kind| matches!(kind, Kind::Confirmed { message: 0 }).then_some(());
+    producer.event(ahead, "the task that is due later", first);
+    producer.tell(&Command::Close { trial: ahead });
     // Looked for every tenth of the timeout; the clock of the hash is the wall's.
     let waited_s = given.since(taken).as_secs_f64();
     assert!((1.9..3.5).contains(&waited_s), "{waited_s} s");

@@ -162,6 +162,10 @@ impl Worker {
                     let schedule = Schedule::staggered(self.reporter.now(), interval, trial);
                     self.due.push(Reverse((schedule.due(), trial)));
                     self.trials.insert(trial, Numbered { queue, form, routing, first_due, schedule, next: 0, tracked });
+                    // A task with an ETA has to be in the worker's hands before the cut: it goes ahead of the schedule.
+                    while first_due.is_some() && !self.publish_next(trial) {
+                        thread::sleep(PAUSE);
+                    }
                 }
                 Ok(Order::Republish { trial, message }) => self.again(trial, message),
                 Ok(Order::Reissue { trial, of }) => self.reissue(trial, of),
@@ -208,32 +212,47 @@ impl Worker {
         let now = self.reporter.now();
         while let Some(Reverse((due, trial))) = self.due.peek().copied().filter(|Reverse((due, _))| *due <= now) {
             self.due.pop();
-            let Some(numbered) = self.trials.get_mut(&trial).filter(|numbered| numbered.schedule.due() == due) else {
+            let is_due = |numbered: &Numbered| numbered.schedule.due() == due && numbered.routing.has(numbered.next);
+            if !self.trials.get(&trial).is_some_and(is_due) {
                 continue;
-            };
-            let message = numbered.next;
-            let at = self.reporter.now();
-            let tasks = self.tasks.as_ref().filter(|_| numbered.tracked);
-            let queued = tasks.map_or(Ok(()), |tasks| tasks.queue(trial, message, at));
-            let pushed = queued
-                .map_err(|error| error.to_string())
-                .and_then(|()| push(&mut self.connection, &self.target, numbered, trial, message));
-            match pushed {
-                Ok(()) => {
-                    self.reporter.event(at, trial, Kind::Published { message });
-                    self.reporter.event(self.reporter.now(), trial, Kind::Confirmed { message });
-                    numbered.next += 1;
-                    numbered.schedule.advance();
-                }
-                Err(error) => {
-                    self.reporter.note(format!("producer: {error}"));
-                    self.connection = None;
-                    thread::sleep(PAUSE);
-                    numbered.schedule.skip_missed(self.reporter.now());
-                }
+            }
+            let published = self.publish_next(trial);
+            if !published {
+                thread::sleep(PAUSE);
+            }
+            let Some(numbered) = self.trials.get_mut(&trial) else { continue };
+            if published {
+                numbered.schedule.advance();
+            } else {
+                numbered.schedule.skip_missed(self.reporter.now());
             }
             if numbered.routing.has(numbered.next) {
                 self.due.push(Reverse((numbered.schedule.due(), trial)));
+            }
+        }
+    }
+
+    /// Publishes the next message of a trial; whether that worked.
+    fn publish_next(&mut self, trial: TrialId) -> bool {
+        let Some(numbered) = self.trials.get_mut(&trial) else { return true };
+        let message = numbered.next;
+        let at = self.reporter.now();
+        let tasks = self.tasks.as_ref().filter(|_| numbered.tracked);
+        let queued = tasks.map_or(Ok(()), |tasks| tasks.queue(trial, message, at));
+        let pushed = queued
+            .map_err(|error| error.to_string())
+            .and_then(|()| push(&mut self.connection, &self.target, numbered, trial, message));
+        match pushed {
+            Ok(()) => {
+                self.reporter.event(at, trial, Kind::Published { message });
+                self.reporter.event(self.reporter.now(), trial, Kind::Confirmed { message });
+                numbered.next += 1;
+                true
+            }
+            Err(error) => {
+                self.reporter.note(format!("producer: {error}"));
+                self.connection = None;
+                false
             }
         }
     }
