@@ -8,7 +8,7 @@ use crate::host::journal::{self, Outside};
 use crate::host::supervise::{Ended, InitError};
 use crate::lab::docker::{self, Aim, DockerSpec};
 use crate::plan::Plan;
-use crate::scenario::{Arm, Fault, time_cut, too_long};
+use crate::scenario::{Arm, Fault, TaskStoreKind, time_cut, too_long};
 use crate::units::print_duration;
 use std::path::Path;
 
@@ -90,14 +90,6 @@ pub(super) fn aim(plan: &mut Plan) -> Result<DockerSpec, Failure> {
 /// Finds the images, and with them whether this machine can run the docker lab at all.
 pub(super) fn prepare(plan: &Plan) -> Result<DockerSpec, Failure> {
     let broker = &plan.scenario.broker;
-    if let Some(arm) = plan.scenario.arms.iter().find(|arm| arm.settings.tls) {
-        let text = format!(
-            "{}: arm `{}`: tls: the brokers of the docker lab are images as they are, without a listener that has a certificate; \
-             run it with --lab netns or vm",
-            plan.scenario.name, arm.name
-        );
-        return Err(Failure::new(Exit::Cannot, text));
-    }
     if let Some(fault) = plan.scenario.faults.iter().find(|fault| !fault.injection.is_faithful()) {
         let text = format!(
             "fault `{}`: `{}` is done to the subject's own network or by a router, and this lab leaves its containers alone and \
@@ -111,7 +103,8 @@ pub(super) fn prepare(plan: &Plan) -> Result<DockerSpec, Failure> {
     let image = broker.image.first().map(String::as_str);
     let say = &mut |text: &str| say!("halfopen: {text}");
     let cannot = |e: crate::lab::LabError| Failure::new(Exit::Cannot, e.to_string());
-    let mut spec = docker::ensure_images(&broker.kinds, image, others, say).map_err(cannot)?;
+    let stored = plan.scenario.reaper.as_ref().is_some_and(|reaper| reaper.store == TaskStoreKind::Postgres);
+    let mut spec = docker::ensure_images(&broker.kinds, image, others, stored, say).map_err(cannot)?;
     spec.arms = docker::arm_images(&plan.scenario, say).map_err(cannot)?;
     Ok(spec)
 }

@@ -11,7 +11,7 @@ use rcgen::{
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The files of a run's certificates.
@@ -40,6 +40,23 @@ impl Certificates {
             file.write_all(text.as_bytes())?;
         }
         Ok(files)
+    }
+}
+
+impl Certificates {
+    /// Copies of the brokers' files in a directory that a broker reads as a user of its own, and that is closed to others
+    /// further up; as they are called where the broker finds that directory.
+    ///
+    /// # Errors
+    /// When they can't be written.
+    pub(super) fn lay_into(&self, dir: &Path, inside: &Path) -> io::Result<Self> {
+        let lay = |file: &PathBuf| {
+            let name = file.file_name().unwrap_or_default();
+            fs::copy(file, dir.join(name))?;
+            fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o644))?;
+            Ok::<_, io::Error>(inside.join(name))
+        };
+        Ok(Self { ca: lay(&self.ca)?, certificate: lay(&self.certificate)?, key: lay(&self.key)? })
     }
 }
 
@@ -75,7 +92,6 @@ mod tests {
     use rustls::client::WebPkiServerVerifier;
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-    use std::os::unix::fs::PermissionsExt;
     use std::sync::Arc;
     use std::time::Duration;
 

@@ -1,13 +1,14 @@
 //! A PostgreSQL of the run's own, for the task store: reached by its socket file, and on no network at all unless the workers
-//! are to reach it at the trials' own addresses.
+//! are to reach it at the trials' own addresses. In the docker lab it is in a container (`docker/database.rs`).
 //!
 //! PostgreSQL refuses to run as root. Where there are other users it becomes *nobody* (`setpriv`); in a user namespace that
 //! has root alone it gets one of its own inside, in which the same user has another number (`unshare`).
 
 use super::broker::{Patience, Waiter};
+use super::running::Running;
 use super::{LabError, LabSpec};
 use crate::host::netns::NetNs;
-use crate::host::process::{Launch, Process, Stream};
+use crate::host::process::{Launch, Stream};
 use crate::host::programs::Program;
 use crate::host::userns::mapped_user;
 use crate::units::Pace;
@@ -23,7 +24,21 @@ use std::time::Duration;
 pub const POSTGRES_PORT: u16 = 5432;
 
 /// The superuser of the run's own server.
-const USER: &str = "halfopen";
+pub(super) const USER: &str = "halfopen";
+
+/// How its files are made. Its data dies with the run: nothing has to survive a loss of power.
+pub(super) const INITDB: &str = "--no-sync --locale=C -E UTF8";
+
+/// What it is started with, beside the folder of its socket.
+pub(super) fn settings(spec: &LabSpec<'_>) -> [String; 4] {
+    let listens = if spec.database_clients > 0 { "0.0.0.0" } else { "" };
+    [
+        "fsync=off".to_string(),
+        "unix_socket_permissions=0777".to_string(),
+        format!("max_connections={}", 60 + spec.database_clients),
+        format!("listen_addresses={listens}"),
+    ]
+}
 
 const NOBODY: u32 = 65_534;
 
@@ -39,8 +54,9 @@ pub struct Postgres {
     pub sockets: PathBuf,
     /// Its version, where it tells.
     pub version: Option<String>,
-    process: Process,
-    launch: Launch,
+    process: Running,
+    /// How it was started, where it is a child of the harness.
+    launch: Option<Launch>,
     dir: PathBuf,
 }
 
@@ -56,8 +72,9 @@ impl Postgres {
     /// # Errors
     /// When the old one does not go or the new one can't be started.
     pub fn restart(&mut self) -> io::Result<Waiter> {
+        let launch = self.launch.clone().ok_or_else(|| io::Error::other("it is nobody's child here"))?;
         self.process.kill()?;
-        self.process = self.launch.clone().spawn()?;
+        self.process = launch.spawn()?.into();
         let sockets = self.sockets.clone();
         Ok(Waiter::new("PostgreSQL".to_string(), move |_| log_in(&sockets)))
     }
@@ -96,45 +113,28 @@ impl Postgres {
             what,
             why: format!("{why}; {}", std::fs::read_to_string(&output).unwrap_or_default().trim()),
         };
-        let make = ["-A", "trust", "-U", USER, "--no-sync", "--locale=C", "-E", "UTF8"];
+        let make: Vec<&str> = ["-A", "trust", "-U", USER].into_iter().chain(INITDB.split(' ')).collect();
         let mut made = launch(&initdb, &make).spawn().map_err(failed("make its files"))?;
         match made.wait_at_most(READY_WITHIN).map_err(failed("make its files"))? {
             Some(status) if status.success() => {}
             Some(status) => return Err(words("make its files", &status.to_string())),
             None => return Err(words("make its files", "took too long")),
         }
-        // Its data dies with the run: nothing has to survive a loss of power.
-        let connections = format!("max_connections={}", 60 + spec.database_clients);
-        let mut settings = vec!["fsync=off", "unix_socket_permissions=0777", &connections];
         if spec.database_clients > 0 {
             // Whoever is in the run's namespaces is one of the run.
             let host = "host all all 10.0.0.0/8 trust\n";
             let hba = std::fs::OpenOptions::new().append(true).open(data.join("pg_hba.conf"));
             hba.and_then(|mut file| file.write_all(host.as_bytes())).map_err(failed("let the workers in"))?;
-            settings.push("listen_addresses=0.0.0.0");
-        } else {
-            settings.push("listen_addresses=");
         }
+        let settings = settings(spec);
         let mut args: Vec<&str> = settings.iter().flat_map(|setting| ["-c", setting]).collect();
         let folder = dir.display().to_string();
         args.extend(["-k", &folder]);
         let mut launch = launch(&postgres, &args);
         launch.netns = Some(ns.clone());
-        let mut process = launch.clone().spawn().map_err(failed("start it"))?;
-        let started = patience.clock.now();
-        while let Err(error) = log_in(&dir) {
-            let took = patience.clock.now().since(started);
-            if let Some(status) = process.wait_at_most(PACE.after(took)).map_err(failed("wait for it"))? {
-                return Err(words("start it", &format!("it ended ({status})")));
-            }
-            if patience.interrupted.load(Ordering::Relaxed) {
-                return Err(LabError::Interrupted);
-            }
-            if took > READY_WITHIN {
-                return Err(words("start it", &format!("it did not answer ({error})")));
-            }
-        }
-        Ok(Self { sockets: dir.clone(), version: Program::Postgres.version(&postgres), process, launch, dir })
+        let process = launch.clone().spawn().map_err(failed("start it"))?.into();
+        let version = Program::Postgres.version(&postgres);
+        answering(process, Some(launch), version, dir, &output, patience)
     }
 
     pub(super) fn close(mut self) -> Vec<LabError> {
@@ -143,6 +143,36 @@ impl Postgres {
         let removed = std::fs::remove_dir_all(&self.dir).map_err(failed("remove its files"));
         [ended, removed].into_iter().filter_map(Result::err).collect()
     }
+}
+
+/// A server that was started, once it lets its superuser in.
+pub(super) fn answering(
+    mut process: Running,
+    launch: Option<Launch>,
+    version: Option<String>,
+    dir: PathBuf,
+    output: &Path,
+    patience: &Patience,
+) -> Result<Postgres, LabError> {
+    let words = |what: &'static str, why: &str| LabError::Database {
+        what,
+        why: format!("{why}; {}", std::fs::read_to_string(output).unwrap_or_default().trim()),
+    };
+    let started = patience.clock.now();
+    while let Err(error) = log_in(&dir) {
+        let took = patience.clock.now().since(started);
+        let ended = process.wait_at_most(PACE.after(took));
+        if let Some(status) = ended.map_err(|source| words("wait for it", &source.to_string()))? {
+            return Err(words("start it", &format!("it ended ({status})")));
+        }
+        if patience.interrupted.load(Ordering::Relaxed) {
+            return Err(LabError::Interrupted);
+        }
+        if took > READY_WITHIN {
+            return Err(words("start it", &format!("it did not answer ({error})")));
+        }
+    }
+    Ok(Postgres { sockets: dir.clone(), version, process, launch, dir })
 }
 
 /// A program that is started as somebody else than root.

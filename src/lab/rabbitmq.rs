@@ -244,7 +244,7 @@ pub(super) fn configuration(settings: &BrokerSettings, password: &str) -> String
 }
 
 /// The lines of `rabbitmq.conf` for a listener that shows a certificate and asks for none.
-fn listener(files: &Certificates) -> String {
+pub(super) fn listener(files: &Certificates) -> String {
     format!(
         "listeners.ssl.1 = 0.0.0.0:{}\nssl_options.cacertfile = {}\nssl_options.certfile = {}\nssl_options.keyfile = {}\n\
          ssl_options.verify = verify_none\nssl_options.fail_if_no_peer_cert = false\n",

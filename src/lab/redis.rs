@@ -78,7 +78,7 @@ pub(super) fn configuration(dir: &Path, log: &Path, password: &str, nofile: u64,
 }
 
 /// The lines of `redis.conf` for a listener that shows a certificate and asks for none.
-fn listener(files: &Certificates) -> String {
+pub(super) fn listener(files: &Certificates) -> String {
     format!(
         "tls-port {}\ntls-cert-file \"{}\"\ntls-key-file \"{}\"\ntls-ca-cert-file \"{}\"\ntls-auth-clients no\n",
         KIND.tls_port(),

@@ -1,6 +1,8 @@
 //! The fallback reaper on real brokers, and the model's word for the same scenario.
 
 use crate::common::{binary, require_root};
+use crate::docker::has_engine;
+use crate::place::Place;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -192,4 +194,23 @@ fn the_later_generation_hands_a_task_to_the_broker_again() {
             assert_eq!(oldest["effects"], "1", "{oldest:?}");
         }
     }
+}
+
+/// A database in a container, whose socket file the containers of the workers and the reaper on the machine share.
+#[test]
+fn a_docker_network_keeps_its_tasks_in_postgres_too() {
+    if !has_engine() {
+        return;
+    }
+    let place = Place::of_root();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/reaper-postgres.toml");
+    let mut command = place.halfopen();
+    command.arg("run").arg(file).args(["--trials", "3", "--lab", "docker", "--out"]).arg(place.path("docker"));
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let run: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(place.path("docker").join("run.json")).unwrap()).unwrap();
+    let version = run["brokers"]["postgres"].as_str().unwrap();
+    assert!(version.starts_with("15.") && version.ends_with(" (halfopen/postgres:bookworm)"), "{version}");
 }

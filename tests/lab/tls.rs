@@ -1,8 +1,12 @@
 //! Encrypted connections to both brokers: cut, counted and read back as the plain ones are.
 
 use crate::common::require_root;
+use crate::docker::has_engine;
+use crate::place::Place;
 use crate::written::start;
 use halfopen::events::Kind;
+use halfopen::store;
+use halfopen::verdict::judge;
 
 #[test]
 fn behind_tls_the_same_cut_is_proven_and_a_read_timeout_of_py_amqp_is_another() {
@@ -69,4 +73,26 @@ fn a_handshake_without_an_answer_is_noticed_by_who_has_a_bound_on_it() {
     assert_eq!((none.watcher.as_str(), none.kernel_end_s), ("none", None), "{none:?}");
     let never = named.iter().find(|row| row.arm == "blocking-connect-3" && row.fault == "never").unwrap();
     assert_eq!((never.local, never.offered_to_broker), (None, Some(0)), "no connection was begun: {never:?}");
+}
+
+/// In containers the brokers are images as they are, with certificates and a listener laid in.
+#[test]
+fn a_docker_network_has_encrypted_connections_too() {
+    if !has_engine() {
+        return;
+    }
+    let place = Place::of_root();
+    let text =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/faults/tls-timers.toml")).unwrap();
+    std::fs::write(place.path("scenario.toml"), text.replace("trials = 3", "trials = 1")).unwrap();
+    let mut command = place.halfopen();
+    command.arg("run").arg(place.path("scenario.toml")).args(["--lab", "docker", "--out"]).arg(place.path("docker"));
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let recorded = store::read(&place.path("docker")).unwrap();
+    let judged = judge(&recorded.run.plan, &recorded.events);
+    let encrypted = judged.trials.iter().filter(|row| row.arm.ends_with("tls"));
+    let ports: Vec<_> = encrypted.filter_map(|row| row.peer.map(|peer| peer.port())).collect();
+    assert!(!ports.is_empty() && ports.iter().all(|port| [5671, 6380].contains(port)), "{ports:?}");
 }

@@ -13,7 +13,7 @@ use crate::host::process::Launch;
 use crate::host::secret::password;
 use crate::lab::broker::{Broker, Patience, wait_ready};
 use crate::lab::running::Running;
-use crate::lab::{LabError, LabSpec, amqp, rabbitmq, redis};
+use crate::lab::{Certificates, LabError, LabSpec, amqp, rabbitmq, redis};
 use crate::scenario::BrokerKind;
 use std::fs;
 use std::io;
@@ -31,12 +31,13 @@ pub(super) fn start_all(
     spec: &LabSpec<'_>,
     docker: &DockerSpec,
     (server, standby): (&Host, Option<&Host>),
+    tls: Option<&Certificates>,
     patience: &Patience,
 ) -> Result<(Vec<Broker>, Vec<Broker>), LabError> {
     let mut starts = Vec::new();
     for kind in spec.brokers.kinds.iter().copied().filter(|kind| *kind != BrokerKind::None) {
         let password = password().map_err(|source| LabError::Io { kind, what: "make a password", source })?;
-        let first = Start { api, spec, docker, server, stands_by: false, kind, password };
+        let first = Start { api, spec, docker, server, stands_by: false, kind, password, tls };
         let second = standby.map(|server| Start { server, stands_by: true, password: first.password.clone(), ..first });
         starts.extend(second);
         starts.push(first);
@@ -65,6 +66,8 @@ struct Start<'a> {
     kind: BrokerKind,
     /// Of the run's own login there.
     password: String,
+    /// What it shows to clients that ask for it.
+    tls: Option<&'a Certificates>,
 }
 
 /// What a kind of broker wants.
@@ -142,6 +145,9 @@ impl Start<'_> {
         open_dir(dir)?;
         open_dir(&dir.join("log"))?;
         let mut configured = rabbitmq::configuration(self.spec.brokers, password);
+        configured.extend(
+            self.tls.map(|files| files.lay_into(dir, Path::new(FILES))).transpose()?.as_ref().map(rabbitmq::listener),
+        );
         if !self.spec.vhosts.is_empty() {
             fs::write(dir.join("definitions.json"), rabbitmq::definitions(&self.spec.vhosts, password))?;
             configured.push_str(&format!("load_definitions = {FILES}/definitions.json\n"));
@@ -177,10 +183,9 @@ impl Start<'_> {
     fn redis(&self, dir: &Path, password: &str) -> io::Result<Wants> {
         open_dir(dir)?;
         let (inside, log) = (Path::new(FILES), Path::new(FILES).join("redis.log"));
-        fs::write(
-            dir.join("redis.conf"),
-            redis::configuration(inside, &log, password, self.spec.nofile, self.spec.databases),
-        )?;
+        let mut configured = redis::configuration(inside, &log, password, self.spec.nofile, self.spec.databases);
+        configured.extend(self.tls.map(|files| files.lay_into(dir, inside)).transpose()?.as_ref().map(redis::listener));
+        fs::write(dir.join("redis.conf"), configured)?;
         Ok(Wants {
             command: vec!["redis-server".into(), format!("{FILES}/redis.conf")],
             env: vec!["TZ=UTC".into()],
@@ -207,7 +212,7 @@ fn control(container: &str) -> Launch {
 }
 
 /// A directory into which a broker writes as a user of its own. Its parent is closed to others on this machine.
-fn open_dir(dir: &Path) -> io::Result<()> {
+pub(super) fn open_dir(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     fs::set_permissions(dir, fs::Permissions::from_mode(0o777))
 }

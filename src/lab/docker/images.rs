@@ -18,6 +18,9 @@ const SUBJECT_VARIABLE: &str = "HALFOPEN_SUBJECT_IMAGE";
 /// Images of this name are the project's own, and no registry has them.
 const OWN: &str = "halfopen/";
 
+/// The image of the task store's database.
+const DATABASE_IMAGE: &str = "halfopen/postgres:bookworm";
+
 /// The image of a broker where the scenario names none.
 fn default_image(kind: BrokerKind) -> String {
     format!("{OWN}{}:bookworm", kind.name())
@@ -60,7 +63,7 @@ pub fn arm_images(scenario: &Scenario, say: &mut dyn FnMut(&str)) -> Result<Vec<
 }
 
 /// Finds the images of a run, pulling what is not there; `say` is told what takes time.
-/// `named` is the scenario's image of its one broker.
+/// `named` is the scenario's image of its one broker; `stored` asks for the task store's database.
 ///
 /// # Errors
 /// [`LabError::Cannot`] with the mend: no usable engine, an image that is neither there nor to be had.
@@ -68,6 +71,7 @@ pub fn ensure_images(
     kinds: &[BrokerKind],
     named: Option<&str>,
     others: bool,
+    stored: bool,
     say: &mut dyn FnMut(&str),
 ) -> Result<DockerSpec, LabError> {
     let api = Api::usable()?;
@@ -80,7 +84,9 @@ pub fn ensure_images(
         ensure(&api, &image, say)?;
         images.insert(*kind, image);
     }
-    Ok(DockerSpec { images, subject_image, others, ..DockerSpec::default() })
+    let database = stored.then(|| DATABASE_IMAGE.to_string());
+    database.iter().try_for_each(|image| ensure(&api, image, say).map(drop))?;
+    Ok(DockerSpec { images, database, subject_image, others, ..DockerSpec::default() })
 }
 
 /// The engine in words, where it and all images of the project's own are there.
@@ -90,9 +96,9 @@ pub fn ensure_images(
 pub fn look() -> Result<String, LabError> {
     let api = Api::usable()?;
     let version = api.wait(api.docker().version()).map_err(failed("ask for its version"))?.version;
-    let own = [SUBJECT_IMAGE.to_string(), default_image(BrokerKind::Rabbitmq), default_image(BrokerKind::Redis)];
-    let missing: Vec<String> =
-        own.into_iter().filter(|name| api.wait(api.docker().inspect_image(name)).is_err()).collect();
+    let brokers = [BrokerKind::Rabbitmq, BrokerKind::Redis].map(default_image);
+    let own = [SUBJECT_IMAGE, DATABASE_IMAGE].map(str::to_string).into_iter().chain(brokers);
+    let missing: Vec<String> = own.filter(|name| api.wait(api.docker().inspect_image(name)).is_err()).collect();
     if !missing.is_empty() {
         return Err(cannot(format!("there are no images {}; scripts/docker-images", missing.join(", "))));
     }

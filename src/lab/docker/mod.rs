@@ -23,6 +23,7 @@ mod attached;
 mod brokers;
 mod contained;
 mod container;
+mod database;
 mod images;
 mod loader;
 mod remains;
@@ -41,7 +42,7 @@ use super::{Lab, LabError, LabSpec, Patience, Place, netns};
 use crate::host::journal::Outside;
 use crate::host::netns::NetNs;
 use crate::host::nft::{Chain, ChainType, Family, Hook};
-use crate::scenario::{Act, BrokerKind, Fault, Scenario};
+use crate::scenario::{Act, BrokerKind, Fault, Scenario, TaskStoreKind};
 use api::{Api, cannot, failed};
 use bollard::models::NetworkCreateRequest;
 use container::{labels, name_of};
@@ -70,6 +71,9 @@ pub(super) static PROBE_CHAINS: [Chain; 3] = [
 pub struct DockerSpec {
     /// The image of each broker.
     pub images: BTreeMap<BrokerKind, String>,
+    /// The image of the task store's PostgreSQL, where there is one.
+    #[serde(default)]
+    pub database: Option<String>,
     /// The image of the subjects.
     pub subject_image: String,
     /// Directories that containers of subjects see and write, at the same path.
@@ -91,7 +95,10 @@ pub struct DockerSpec {
 pub fn outside(run_id: &str, scenario: &Scenario) -> Vec<Outside> {
     let proxied = scenario.faults.iter().any(|fault| fault.act.is_some_and(Act::in_proxy));
     let standby = scenario.faults.iter().any(|fault| fault.act == Some(Act::FailOver));
-    made(run_id, scenario.arms.len(), &scenario.broker.kinds, (proxied, is_routed(scenario), standby))
+    let stored = scenario.reaper.as_ref().is_some_and(|reaper| reaper.store == TaskStoreKind::Postgres);
+    let database = stored.then(|| Outside::Container(name_of(run_id, database::ROLE)));
+    let all = made(run_id, scenario.arms.len(), &scenario.broker.kinds, (proxied, is_routed(scenario), standby));
+    database.into_iter().chain(all).collect()
 }
 
 fn made(
@@ -189,11 +196,6 @@ fn bridge(api: &Api, run_id: &str) -> Result<String, LabError> {
 /// The first [`LabError`]; what was made until then is removed.
 pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Result<Lab, LabError> {
     netns::validate(&spec.arms)?;
-    if spec.database {
-        return Err(cannot(
-            "the PostgreSQL of `[reaper] store` is started on this machine alone; run it with --lab netns",
-        ));
-    }
     if spec.namespaces_only {
         return Err(cannot(
             "a worker that is killed or stopped, whatever is started again, and a name server have to be the harness' own processes; \
@@ -224,7 +226,15 @@ pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Re
     }
     let links = wire::apply_all(spec, &seats, patience.clock)?;
     let hosts = (&seats.server, seats.standby.as_ref());
-    let (brokers, standby_brokers) = brokers::start_all(&api, spec, docker, hosts, patience)?;
+    let certificates = super::certificates(spec)?;
+    // Side by side: each takes seconds.
+    let (started, stored) = std::thread::scope(|scope| {
+        let stored = spec.database.then(|| scope.spawn(|| database::start(&api, spec, docker, hosts.0, patience)));
+        let started = brokers::start_all(&api, spec, docker, hosts, certificates.as_ref(), patience);
+        let joined = stored.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        (started, joined.transpose())
+    });
+    let ((brokers, standby_brokers), database) = (started?, stored?);
     let router = match &seats.router {
         Some(router) => router.ns.clone(),
         None => NetNs::current("the machine").map_err(LabError::Network)?,
@@ -246,8 +256,8 @@ pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Re
         standby_brokers,
         clients: seats.arms.into_iter().map(|seat| seat.ns).collect(),
         brokers,
-        database: None,
-        certificates: None,
+        database,
+        certificates,
         links,
         place: Place::Docker(containers),
     })
