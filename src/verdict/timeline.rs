@@ -48,7 +48,7 @@ fn tuple_of(kind: &Kind) -> Option<Tuple> {
 
 /// What is known only after the end of the watch.
 fn is_late(kind: &Kind) -> bool {
-    matches!(kind, Kind::Certificate { .. } | Kind::Used { .. })
+    matches!(kind, Kind::Certificate { .. } | Kind::Proof { .. } | Kind::Used { .. })
 }
 
 /// How long after it closed a connection a client may still say why.
@@ -138,7 +138,7 @@ pub(super) struct Timeline {
 
 impl Timeline {
     /// Takes the facts out of events in canonical order. What follows the trial's end is the harness tidying up and is
-    /// left out, except certificates: those are read at the end.
+    /// left out, except certificates and proofs: those are read at the end.
     pub fn new(events: &[&Event]) -> Self {
         let ended = events.iter().find_map(|e| match &e.kind {
             Kind::TrialEnded { why } => Some((e.offset, why == "interrupted")),

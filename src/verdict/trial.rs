@@ -196,6 +196,12 @@ fn decide(case: &Case<'_>, t: &Timeline, first: &Attempt) -> Result<Outcome, Voi
     if cut_short {
         return Err(VoidReason::Interrupted);
     }
+    // Whoever had noticed nothing by the end was to see all of it.
+    let came = t.repeated.len() + 1;
+    if let Some(repeat) = case.fault.repeat.filter(|repeat| came < repeat.times as usize) {
+        let reason = format!("it came {came} of {} times by the end of the watch", repeat.times);
+        return Err(VoidReason::FaultFailed(reason));
+    }
     Ok(if survived(case, t, first, horizon) { Outcome::Survived } else { Outcome::Censored })
 }
 

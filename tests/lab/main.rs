@@ -5,6 +5,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test times what it waits for and starts the program under test")]
 
+mod again;
 mod blocking;
 mod certificate;
 mod changed;

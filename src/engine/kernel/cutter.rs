@@ -208,12 +208,14 @@ impl Cutter {
             Request::Alarms(alarms) => self.alarms = alarms,
             Request::Proxies(all) => self.proxies = all.into_iter().collect(),
             Request::Certify(trial) => self.certify(trial),
-            Request::Finish { trial, why } => {
+            Request::Finish { trial, why, at } => {
                 self.certify(trial);
                 self.prove_alive(trial);
                 self.finished.insert(trial);
                 self.undropped.remove(&trial);
-                self.say(trial, Kind::TrialEnded { why: why.to_string() });
+                // Of the moment of the order: the client may have closed its connection meanwhile.
+                let ended = Event::of_trial(at, Source::Harness, trial, Kind::TrialEnded { why: why.to_string() });
+                let _ = self.events.send(Message::Event(ended));
             }
         }
     }
@@ -473,10 +475,11 @@ impl Cutter {
         }
         let clock = self.clock;
         let again = match self.acts.get(&trial).copied() {
-            Some(Act::AlarmBroker) => self.alarms.raise(clock),
+            Some(act) if act.alarms() => self.alarms.raise(clock),
             // One that was stopped and runs is the same process; one that was started again has an actor of its own.
             Some(act) if act.starts_again() || act.heals() => self.actor_of(trial).act(clock, act),
-            _ => self.table.again(trial).map_err(|error| error.to_string()),
+            Some(act) => Err(format!("`{}` comes once", act.name())),
+            None => self.table.again(trial).map_err(|error| error.to_string()),
         };
         match again {
             Ok(applied) => {

@@ -42,7 +42,8 @@ impl Run<'_> {
             Order::Heal { trial, at } => self.ask(Request::Heal { trial, at }),
             Order::Certify(trial) => self.ask(Request::Certify(trial)),
             Order::End { trial, why } => {
-                self.ask(Request::Finish { trial, why });
+                let at = self.clock.now();
+                self.ask(Request::Finish { trial, why, at });
                 self.outside.end(trial);
                 self.tell_host(trial, &Command::Close { trial });
                 self.tell_what_the_store_knows(trial);

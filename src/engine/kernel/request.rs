@@ -132,5 +132,7 @@ pub enum Request {
         trial: TrialId,
         /// Why it ended.
         why: &'static str,
+        /// When: what its client does from then on it was told to do.
+        at: Offset,
     },
 }
