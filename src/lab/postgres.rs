@@ -188,7 +188,7 @@ fn unprivileged(program: &Path) -> Launch {
 }
 
 /// The start of its protocol, version 3.0: the answer to the name of a user and a database is `R` once it is up.
-fn log_in(sockets: &Path) -> io::Result<()> {
+fn greet(sockets: &Path) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect(sockets.join(".s.PGSQL.5432"))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut body = 196_608u32.to_be_bytes().to_vec();
@@ -200,5 +200,43 @@ fn log_in(sockets: &Path) -> io::Result<()> {
     stream.write_all(&[&length.to_be_bytes(), body.as_slice()].concat())?;
     let mut answer = [0];
     stream.read_exact(&mut answer)?;
-    if answer == *b"R" { Ok(()) } else { Err(io::Error::other("it is still starting")) }
+    if answer == *b"R" { Ok(stream) } else { Err(io::Error::other("it is still starting")) }
+}
+
+fn log_in(sockets: &Path) -> io::Result<()> {
+    greet(sockets).map(drop)
+}
+
+/// The version that it tells whoever was let in, where it is no program of this machine that could be asked.
+pub(super) fn version(sockets: &Path) -> Option<String> {
+    let (mut stream, mut said, mut piece) = (greet(sockets).ok()?, Vec::new(), [0; 1024]);
+    loop {
+        let length = stream.read(&mut piece).ok().filter(|length| *length > 0)?;
+        said.extend_from_slice(&piece[..length]);
+        if let Some(version) = version_in(&said) {
+            return Some(version);
+        }
+    }
+}
+
+/// The parameter of that name, once it is whole.
+fn version_in(said: &[u8]) -> Option<String> {
+    const NAME: &[u8] = b"server_version\0";
+    let from = said.windows(NAME.len()).position(|bytes| bytes == NAME)? + NAME.len();
+    let length = said[from..].iter().position(|byte| *byte == 0)?;
+    let text = String::from_utf8_lossy(&said[from..from + length]).into_owned();
+    text.split(' ').next().map(str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_read_once_it_is_whole() {
+        let said = b"\0\0\0\x08\0\0\0\0S\0\0\0\x19server_encoding\0UTF8\0S\0\0\0\x32server_version\x0015.14 (Debian 15.14-0+deb12u1)\0Z";
+        assert_eq!(version_in(said).as_deref(), Some("15.14"));
+        assert_eq!(version_in(&said[..said.len() - 4]), None);
+        assert_eq!(version_in(b""), None);
+    }
 }

@@ -46,7 +46,7 @@ fn an_alarm_stops_who_publishes_and_is_vouched_for_by_its_own_word() {
         .map(|(name, resource, other)| (start(name, |text| text), resource, other));
     let (read_before, lasts) = (Duration::from_secs(2), Duration::from_secs(8));
     for (run, resource, other) in runs {
-        let (recorded, alarmed) = run.ends_with(0);
+        let (recorded, alarmed) = run.ends_like_no_other();
         let proofs = |resource: &str| {
             let words = format!("the broker's log has its {resource} alarm set");
             let holds = |kind: &Kind| matches!(kind, Kind::Proof { what, holds: true } if *what == words);

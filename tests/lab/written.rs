@@ -34,10 +34,24 @@ impl Running {
 
     /// What was recorded, and how it was judged, once it has ended with this exit code.
     pub fn ends_with(self, code: i32) -> (Recorded, Judged) {
+        self.ends_and(code, |_| {})
+    }
+
+    /// The same, where every gate held, and none does once another fault was asked for.
+    pub fn ends_like_no_other(self) -> (Recorded, Judged) {
+        self.ends_and(0, |run| {
+            let unnoticed = crate::changed::unnoticed(run);
+            assert!(unnoticed.is_empty(), "{unnoticed}");
+        })
+    }
+
+    fn ends_and(self, code: i32, look: impl FnOnce(&Path)) -> (Recorded, Judged) {
         let output = self.child.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{}:\n{text}", self.name);
-        let recorded = store::read(Path::new(&self.dir.path().join("run"))).unwrap();
+        let run = self.dir.path().join("run");
+        look(&run);
+        let recorded = store::read(&run).unwrap();
         let judged = judge(&recorded.run.plan, &recorded.events);
         (recorded, judged)
     }

@@ -60,26 +60,7 @@ pub(super) fn start(
     into_file(api, started.output, fs::File::create(&output).map_err(failed("keep what it prints"))?);
     let process = Contained::main_process(api, started.pid).map(Running::Contained).map_err(failed("watch it"))?;
     let mut database = postgres::answering(process, None, None, dir, &output, patience)?;
-    let version = version_in(&fs::read_to_string(&output).unwrap_or_default()).unwrap_or_else(|| "unknown".into());
+    let version = postgres::version(&database.sockets).unwrap_or_else(|| "unknown".into());
     database.version = Some(format!("{version} ({image})"));
     Ok(database)
-}
-
-/// The version that it prints as it starts.
-fn version_in(printed: &str) -> Option<String> {
-    let (_, rest) = printed.rsplit_once("starting PostgreSQL ")?;
-    Some(rest.split([' ', '\n']).next()?.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_version_is_read_where_it_is_printed() {
-        let printed =
-            "2026-12-01 05:25:30.1 UTC [7] LOG:  starting PostgreSQL 15.14 (Debian 15.14-0+deb12u1) on x86_64\n";
-        assert_eq!(version_in(printed).as_deref(), Some("15.14"));
-        assert_eq!(version_in(""), None);
-    }
 }
