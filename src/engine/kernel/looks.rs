@@ -15,6 +15,25 @@ const TICK: Duration = Duration::from_millis(5);
 /// `idiag_timer` of TIME-WAIT, which says nothing about a watcher.
 const TIMEWAIT_TIMER: u8 = 3;
 
+/// The kernel's numbers of the states that tell of an end.
+const ESTABLISHED: u8 = 1;
+const FIN_WAIT1: u8 = 4;
+const FIN_WAIT2: u8 = 5;
+const CLOSE: u8 = 7;
+/// So much later a trace record of an end is missing for good.
+const CONFIRM: Duration = Duration::from_secs(2);
+
+/// An end that looks have seen, and a later look again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Left {
+    /// The first look that did not see the connection established.
+    pub at: Offset,
+    /// The last one that did.
+    pub not_before: Offset,
+    /// The state then: CLOSE where the socket was gone.
+    pub state: u8,
+}
+
 /// What the thread that looks is told.
 #[derive(Debug, Clone, Copy)]
 pub enum Told {
@@ -56,6 +75,12 @@ pub struct Watched {
     /// When the timer was due that has not run yet: wheels round up by an eighth.
     overdue: Option<Offset>,
     next: Offset,
+    /// The last look that saw it established.
+    stood: Offset,
+    /// The first look after it that saw its end, until that is told.
+    left: Option<(Offset, u8)>,
+    /// Its end was told.
+    told: bool,
 }
 
 /// Times between two looks at a socket.
@@ -87,7 +112,9 @@ impl Looks {
 
     /// Takes a connection in, or notes that it was cut: it is looked at now.
     pub fn watch(&mut self, tuple: Tuple, trial: TrialId, cut: bool, candid: bool, now: Offset) {
-        let watched = Watched { trial, cut, seen: None, candid, since: now, overdue: None, next: now };
+        let (stood, left, told) = (now, None, false);
+        let watched =
+            Watched { trial, cut, seen: None, candid, since: now, overdue: None, next: now, stood, left, told };
         self.watched.insert(tuple, watched);
     }
 
@@ -109,6 +136,11 @@ impl Looks {
         self.watched.get_mut(tuple)
     }
 
+    /// All that are watched.
+    pub fn all(&self) -> Vec<Tuple> {
+        self.watched.keys().copied().collect()
+    }
+
     /// Those whose look is due.
     pub fn due(&self, now: Offset) -> Vec<Tuple> {
         self.watched.iter().filter(|(_, one)| one.next <= now).map(|(tuple, _)| *tuple).collect()
@@ -123,13 +155,38 @@ impl Looks {
         }
     }
 
-    /// The same of one of them alone.
+    /// The same of one of them alone. What is gone is looked for once more, so that [`Self::left`] can tell.
     pub fn looked_at(&mut self, now: Offset, tuple: Tuple, socket: Option<&SocketSnapshot>) {
         match (socket, self.watched.get_mut(&tuple)) {
-            (Some(socket), Some(one)) => one.set_next(now, socket, self.pace),
+            (Some(socket), Some(one)) => {
+                one.set_next(now, socket, self.pace);
+                if one.left.is_some() && !one.told {
+                    one.next = one.next.min(now + CONFIRM);
+                }
+            }
+            (None, Some(one)) if one.left.is_some() && !one.told => one.next = now + CONFIRM,
             (None, Some(_)) => drop(self.watched.remove(&tuple)),
             (_, None) => {}
         }
+    }
+
+    /// What a look says of the end of a connection that is cut, where it says it for the second time: whoever reports ends at
+    /// their instants has had its time. To be asked before [`Self::looked_at`].
+    pub fn left(&mut self, now: Offset, tuple: &Tuple, socket: Option<&SocketSnapshot>) -> Option<Left> {
+        let one = self.watched.get_mut(tuple).filter(|one| one.cut && !one.told)?;
+        let state = match socket.map_or(CLOSE, |socket| socket.state) {
+            ESTABLISHED => {
+                one.stood = now;
+                return None;
+            }
+            FIN_WAIT1 | FIN_WAIT2 => FIN_WAIT1,
+            CLOSE => CLOSE,
+            // Its peer has closed its end: the connection is still the client's to close.
+            _ => return None,
+        };
+        let (at, state) = *one.left.get_or_insert((now, state));
+        one.told = now.since(at) >= CONFIRM;
+        one.told.then_some(Left { at, not_before: one.stood, state })
     }
 
     /// A look at `now` failed: again at the pace.
@@ -190,6 +247,28 @@ mod tests {
     fn tuple(port: u16) -> Tuple {
         let at = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
         Tuple { local: at(port), peer: at(7000) }
+    }
+
+    #[test]
+    fn an_end_is_told_by_the_second_look_that_sees_it_with_the_time_of_the_first() {
+        let mut looks = Looks::new(PACES);
+        let second = |n: i64| Offset(n * SECOND);
+        let there = SocketSnapshot { state: ESTABLISHED, ..SocketSnapshot::default() };
+        let mut look = |n: i64, socket: Option<&SocketSnapshot>| {
+            let left = looks.left(second(n), &tuple(1), socket);
+            looks.looked_at(second(n), tuple(1), socket);
+            (left, looks.next())
+        };
+        assert_eq!(look(1, Some(&there)), (None, None), "nobody watches it");
+        looks.watch(tuple(1), 7, true, false, second(1));
+        let mut look = |n: i64, socket: Option<&SocketSnapshot>| {
+            let left = looks.left(second(n), &tuple(1), socket);
+            looks.looked_at(second(n), tuple(1), socket);
+            (left, looks.next())
+        };
+        assert_eq!(look(60, Some(&there)).0, None);
+        assert_eq!(look(71, None), (None, Some(second(73))), "its record may still come");
+        assert_eq!(look(73, None), (Some(Left { at: second(71), not_before: second(60), state: CLOSE }), None));
     }
 
     fn looked(looks: &mut Looks, now: Offset, timer: u8, expires_ms: u32) -> f64 {

@@ -5,7 +5,7 @@
 //! stored. The run says which of the two its `kernel_end_s` comes from.
 
 use super::Message;
-use super::looks::{Looks, Paces, Told};
+use super::looks::{Left, Looks, Paces, Told};
 use super::outside::SocketChange;
 use super::owned::Owned;
 use super::registry::Registry;
@@ -118,6 +118,7 @@ impl Watch {
                 if let Some(socket) = &socket {
                     self.tell_change(client, started, *tuple, socket);
                 }
+                self.tell_end(client, started, *tuple, socket.as_ref());
                 client.looks.looked_at(started, *tuple, socket.as_ref());
             }
             client.not_before = started + LEAST.max(self.clock.now().since(started) * 9);
@@ -140,7 +141,20 @@ impl Watch {
         for (tuple, socket) in &there {
             self.tell_change(client, started, *tuple, socket);
         }
+        if !ends {
+            for tuple in client.looks.all() {
+                self.tell_end(client, started, tuple, there.get(&tuple));
+            }
+        }
         client.looks.looked(started, &there);
+    }
+
+    /// Reports an end that two looks have seen, for where the kernel's record of it is missing. Whoever has it takes no notice.
+    fn tell_end(&self, client: &mut Client, now: Offset, tuple: Tuple, socket: Option<&SocketSnapshot>) {
+        if let Some(Left { at, not_before, state }) = client.looks.left(now, &tuple, socket) {
+            let (old, new, errno, not_before) = (ESTABLISHED, state.into(), None, Some(not_before));
+            self.changed(vec![SocketChange { at, tuple, old, new, errno, not_before }]);
+        }
     }
 
     /// Reports what a look saw where it tells more than the last one.
