@@ -16,7 +16,7 @@ use crate::host::supervise::{Ended, InitError, Supervise, UserNamespace, supervi
 use crate::host::{clock, journal, signals};
 use crate::lab::docker::{self, DockerSpec};
 use crate::plan::{self, Overrides, Plan};
-use crate::scenario::{self, Arm, BrokerKind, Fault, ReaperSettings, Scenario, SubjectKind, TaskStoreKind};
+use crate::scenario::{self, Arm, BrokerKind, Fault, ReaperSettings, Scenario, StorePath, SubjectKind, TaskStoreKind};
 use crate::store::{LOGS, Recorded, RunDir, RunInfo, ScenarioSource};
 use crate::units::{print_duration, utc_date_time};
 use std::collections::BTreeMap;
@@ -217,6 +217,8 @@ fn simulated_only(ready: &Ready) -> Result<(), Failure> {
         () if reaper.retry.is_some() => Some("`retries`"),
         () if reaper.brake.is_some() => Some("the brake (`max_fail`, `max_share`)"),
         () if reaper.runs_in.is_some() => Some("`runs_in`"),
+        () if reaper.inside_the_worker => Some("`home`"),
+        () if reaper.store_path != StorePath::Own => Some("`store_path`"),
         () => None,
     };
     let reaper = scenario.reaper.as_ref().and_then(words).map(|what| format!("[reaper]: {what}"));

@@ -234,15 +234,19 @@ impl Checker<'_> {
             () if life.failed().is_some() => Fate::Failed,
             () if lost => Fate::Lost,
             () if !life.dead.is_empty() => Fate::Refused,
-            () if !seen && !promised => Fate::Unconfirmed,
+            // What was handed over shortly before the end may have been confirmed shortly after it.
+            () if !seen && !promised && life.published.last().is_some_and(|at| self.is_over(*at)) => Fate::Unconfirmed,
             () => Fate::Waiting,
         }
     }
 
     /// Deliveries of each connection against the order of publication. What the broker repeats, and what was handed over
-    /// again, may come late; of two at one instant the record does not tell the order.
+    /// again, may come late; of two at one instant the record does not tell the order. Nor does it where a user asked for more
+    /// besides: that is handed over beside the others, and only what was confirmed before was there before.
     fn order(&self, account: &mut Account) {
         let mut by_attempt: BTreeMap<u32, Vec<Arrival>> = BTreeMap::new();
+        let beside = self.record.lives.values().any(|life| !life.reissues.is_empty());
+        let settled = |message: u64| self.record.lives.get(&message).and_then(|life| life.confirmed.first().copied());
         for (message, life) in self.record.lives.iter().filter(|(_, l)| l.requeued.is_empty() && l.retried.is_empty()) {
             let Some(published) = life.published.first() else { continue };
             for delivery in life.deliveries.iter().filter(|d| !d.redelivered) {
@@ -255,7 +259,11 @@ impl Checker<'_> {
             let mut latest: Option<(Offset, u64)> = None;
             for together in list.chunk_by(|a, b| a.0 == b.0) {
                 for (_, key) in together {
-                    if let Some((_, by)) = latest.filter(|latest| key < latest) {
+                    let before = |latest: &(Offset, u64)| match beside {
+                        true => settled(key.1).is_some_and(|at| at < latest.0),
+                        false => key < latest,
+                    };
+                    if let Some((_, by)) = latest.filter(before) {
                         let why = format!("delivered after {}, which was published later", self.id(by));
                         account.anomalies.push(Anomaly { kind: AnomalyKind::OutOfOrder, id: self.id(key.1), why });
                     }

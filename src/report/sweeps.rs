@@ -1,7 +1,7 @@
 //! What the sweeps of a run's reaper came to, for its notes: whether it was ever disarmed, and whether its brake held.
 
 use crate::events::{Event, Kind};
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
 use crate::units::{Offset, TrialId, print_duration};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,13 +27,19 @@ pub(super) fn notes(plan: &Plan, events: &[Event]) -> Vec<String> {
     };
     let mut lines: Vec<String> =
         all.into_iter().map(|(trial, sweeps)| line(trial, sweeps, end_of(trial), reaper.interval)).collect();
+    // A worker that was to sweep and never did is a reaper, too.
+    let sweeper = |trial: &&plan::Trial| plan.scenario.sweeps_of(&plan.scenario.arms[trial.arm]).is_some();
+    let swept = |trial: TrialId| events.iter().any(|e| e.trial == Some(trial) && matches!(e.kind, Kind::Swept { .. }));
+    let never = plan.trials.iter().filter(sweeper).map(|trial| trial.id).filter(|trial| !swept(*trial));
+    lines.extend(never.map(|trial| format!("The reaper in trial {trial}'s worker never swept.")));
     if let Some(first) = held.first() {
         lines.push(format!("The reaper's brake held {} sweeps back; the first: {first}.", held.len()));
     }
     lines
 }
 
-/// One reaper's sentence. Several that sweep at once are told as one: at least one of them swept.
+/// One reaper's sentence. Several that sweep at once are told as one: at least one of them swept. It is disarmed from the first
+/// sweep on that was due and did not come.
 fn line(trial: Option<TrialId>, mut sweeps: Vec<Offset>, end: Offset, interval: Duration) -> String {
     sweeps.sort_unstable();
     let n = sweeps.len();
@@ -42,6 +48,7 @@ fn line(trial: Option<TrialId>, mut sweeps: Vec<Offset>, end: Offset, interval: 
     let mut gaps: Vec<(Offset, Offset)> = sweeps.windows(2).map(|pair| (pair[0], pair[1])).collect();
     gaps.push((last, end.max(last)));
     gaps.retain(|(from, to)| to.since(*from) > interval * MISSING);
+    gaps.iter_mut().for_each(|(from, _)| *from = *from + interval);
     let times = if n == 1 { "once".to_string() } else { format!("{n} times") };
     if gaps.is_empty() {
         return format!("{who} swept {times}, never more than {MISSING} intervals apart.");
@@ -69,8 +76,8 @@ mod tests {
         );
         assert_eq!(
             told(&[1.0, 3.0], 17.0),
-            "The reaper in trial 9's worker swept 2 times, one every 2s, and was disarmed for 14.0 s from 3.0 s on, and to the end."
+            "The reaper in trial 9's worker swept 2 times, one every 2s, and was disarmed for 12.0 s from 5.0 s on, and to the end."
         );
-        assert!(told(&[1.0, 9.0, 11.0], 12.0).ends_with("was disarmed for 8.0 s from 1.0 s on."));
+        assert!(told(&[1.0, 9.0, 11.0], 12.0).ends_with("was disarmed for 6.0 s from 3.0 s on."));
     }
 }

@@ -6,7 +6,7 @@ use super::aftermath::{
     TableClock, TaskHeartbeat, TaskStoreKind, User,
 };
 use super::error::Findings;
-use super::model::{Published, Tasks};
+use super::model::{Arm, Published, Tasks};
 use super::profile;
 use super::walk::Fields;
 use crate::units::print_duration;
@@ -230,15 +230,15 @@ fn keys_of_its_rule(reaper: &Fields, findings: &mut Findings) {
         let problem = "with `home = \"worker\"` there is one in each worker; remove it";
         findings.error(reaper.at("reapers"), reaper.name("reapers"), problem);
     }
-    if let (Some(period), Some(ttl)) = (reaper.time("period"), reaper.time("ttl"))
-        && ttl <= period
-    {
+    let rule = liveness_of(reaper).filter(|_| reaper.has("period") || reaper.has("ttl"));
+    if let Some((period, ttl)) = rule.map(|rule| (rule.period, rule.ttl)).filter(|(period, ttl)| ttl <= period) {
         let problem = format!(
             "a sign of life that lasts `{}` is over before the next one after `{}`; write three periods",
             print_duration(ttl),
             print_duration(period)
         );
-        findings.error(reaper.at("ttl"), reaper.name("ttl"), problem);
+        let key = if reaper.has("ttl") { "ttl" } else { "period" };
+        findings.error(reaper.at(key), reaper.name(key), problem);
     }
 }
 
@@ -253,9 +253,8 @@ fn keys_of_keys(reaper: &Fields, around: &Around<'_>, findings: &mut Findings) {
         let problem = format!("says nothing without `{other}`; write `{example}`, or remove it");
         findings.error(reaper.at(key), reaper.name(key), problem);
     }
-    if let (Some(period), Some(timeout)) = (reaper.time("task_heartbeat_period"), reaper.time("task_heartbeat"))
-        && timeout <= period
-    {
+    let period = reaper.time("task_heartbeat_period").unwrap_or(TaskHeartbeat::default().period);
+    if let Some(timeout) = reaper.time("task_heartbeat").filter(|timeout| *timeout <= period) {
         let (timeout, period) = (print_duration(timeout), print_duration(period));
         let problem = format!("`{timeout}` is over before the next heartbeat after `{period}`; raise it");
         findings.error(reaper.at("task_heartbeat"), reaper.name("task_heartbeat"), problem);
@@ -279,6 +278,35 @@ fn keys_of_keys(reaper: &Fields, around: &Around<'_>, findings: &mut Findings) {
     if reaper.has("reapers") {
         let problem = "the arm's trials are the reapers; remove it, or `runs_in`";
         findings.error(reaper.at("reapers"), reaper.name("reapers"), problem);
+    }
+}
+
+/// Who writes nothing into a task store can't have its tasks judged by one, nor sweep it.
+pub(super) fn clients(reaper: Option<&Fields>, arms: &[(&Fields, &Arm)], findings: &mut Findings) {
+    let Some(reaper) = reaper else { return };
+    let runs_in = reaper.text("runs_in");
+    let foreign = |(_, arm): &&(&Fields, &Arm)| {
+        let sweeps = runs_in == Some(arm.name.as_str());
+        arm.settings.subject.is_command() && (arm.load || sweeps)
+    };
+    if let Some((_, arm)) = arms.iter().find(foreign) {
+        let (name, subject) = (&arm.name, arm.settings.subject);
+        let problem = match runs_in == Some(name.as_str()) {
+            true => format!(
+                "arm `{name}` is {subject}, which knows of no sweeps; name an arm of `lapin` or `redis-blocking`"
+            ),
+            false => format!(
+                "arm `{name}` is {subject}, which writes nothing into a task store: its tasks would be taken for stuck; write \
+                 `load = \"off\"` there, or remove one of the two"
+            ),
+        };
+        let key = if runs_in == Some(name.as_str()) { "runs_in" } else { "rule" };
+        findings.error(reaper.at(key), reaper.name(key), problem);
+    }
+    if runs_in.is_some() && arms.len() == 1 {
+        let problem =
+            "its messages are sweeps, and there is no other arm whose tasks could be swept; write one more `[[arm]]`";
+        findings.error(reaper.at("runs_in"), reaper.name("runs_in"), problem);
     }
 }
 

@@ -293,8 +293,8 @@ pub(super) fn processes(
                 "a worker is one of this harness' own with a broker, and arm `{}` is a {}; remove one of the two",
                 arm.name, arm.settings.subject
             )),
-            (Some(Act::KillReaper), _) if reaper.is_none_or(|reaper| reaper.inside_the_worker) => Some(
-                "there is no reaper with a process of its own; write `[reaper]`, without `home = \"worker\"`"
+            (Some(Act::KillReaper), _) if reaper.is_none_or(|reaper| reaper.inside_the_worker || reaper.runs_in.is_some()) => Some(
+                "there is no reaper with a process of its own; write `[reaper]`, without `home = \"worker\"` and `runs_in`"
                     .to_string(),
             ),
             (Some(Act::KillStore), _) if reaper.is_none_or(|reaper| reaper.store != TaskStoreKind::Postgres) => {

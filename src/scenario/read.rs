@@ -313,6 +313,7 @@ fn build(question: String, entries: &[Entry], end: usize, findings: &mut Finding
     };
     let fallback = fallback::read(&around);
     fallback::check(&around, findings);
+    fallback::clients(all.reaper.as_ref().filter(|reaper| !reaper.flawed), &read, findings);
     faults::processes(&all.faults, &read, fallback.reaper.as_ref(), findings);
 
     let jobs: Vec<(&Fields, delivery::Job)> =

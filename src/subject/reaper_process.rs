@@ -59,7 +59,15 @@ impl Reaper {
     /// When they name none.
     pub fn of_args(args: &[String], reporter: &Reporter) -> io::Result<Self> {
         let path = flag(args, STORE).ok_or_else(|| io::Error::other("--store PLACE is needed: the task store"))?;
-        let place: Place = path.parse().map_err(io::Error::other)?;
+        Self::at(path, reporter)
+    }
+
+    /// Of the store at this place.
+    ///
+    /// # Errors
+    /// When the text names no place.
+    pub fn at(place: &str, reporter: &Reporter) -> io::Result<Self> {
+        let place: Place = place.parse().map_err(io::Error::other)?;
         Ok(Self { reporter: reporter.clone(), place, running: None })
     }
 

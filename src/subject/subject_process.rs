@@ -45,6 +45,7 @@ pub(super) fn main(args: &[String]) -> i32 {
             tasks: TaskLog::of_args(args)?,
             provider: Provider::of_args(args),
             reapers: HashMap::new(),
+            own_ways: HashMap::new(),
             open: HashMap::new(),
             halts: HashMap::new(),
             programs: HashMap::new(),
@@ -63,6 +64,8 @@ struct Subjects {
     provider: Option<Provider>,
     /// Those that live inside the workers.
     reapers: HashMap<TrialId, Reaper>,
+    /// The task store as trials reach it that have a way of their own.
+    own_ways: HashMap<TrialId, String>,
     /// Where the work of a trial can be made to stand still.
     halts: HashMap<TrialId, Arc<Halt>>,
     open: HashMap<TrialId, Arc<Stop>>,
@@ -105,6 +108,9 @@ impl Role for Subjects {
                     halts: self.args.iter().any(|arg| arg == HALTS),
                     stop,
                 };
+                if let Some(place) = &store {
+                    self.own_ways.insert(trial.id, place.clone());
+                }
                 let opened = self.stores(&trial, store.as_deref(), sweeps.map(|sweeps| *sweeps));
                 let started = opened.and_then(|trial| {
                     beats.map_or(Ok(()), |beats| liveness::start(&trial, &beats))?;
@@ -151,8 +157,12 @@ impl Role for Subjects {
                 self.reporter.note(format!("a subject does not publish; trial {trial} ignored"));
             }
             Command::Reap { sweeps, first, only: Some(trial) } => {
-                let reaping = Reaper::of_args(&self.args, &self.reporter)
-                    .and_then(|mut reaper| reaper.reap(sweeps, first, Some(trial)).map(|()| reaper));
+                // It reaches the store as its worker does.
+                let reaper = match self.own_ways.get(&trial) {
+                    Some(place) => Reaper::at(place, &self.reporter),
+                    None => Reaper::of_args(&self.args, &self.reporter),
+                };
+                let reaping = reaper.and_then(|mut reaper| reaper.reap(sweeps, first, Some(trial)).map(|()| reaper));
                 match reaping {
                     Ok(reaper) => _ = self.reapers.insert(trial, reaper),
                     Err(error) => self.reporter.note(format!("the reaper inside trial {trial}'s worker: {error}")),
