@@ -67,6 +67,14 @@ Exit codes: 0 swept, or ended by SIGTERM, 1 it stopped by itself, 2 wrong usage 
 /// Sweeps once, or until told to end.
 pub fn reap(args: &ReapArgs) -> Result<Exit, Failure> {
     let config = read(&args.config, args.max_fail)?;
+    // Before anything is failed.
+    if let Some(path) = &args.metrics_file {
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if !dir.is_dir() {
+            let text = format!("--metrics-file {}: there is no folder {}; make it", path.display(), dir.display());
+            return Err(Failure::new(Exit::Usage, text));
+        }
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Failure::new(Exit::Harness, format!("can't start: {e}")))?;
     let done = runtime.block_on(sweep(args, config));
@@ -110,6 +118,10 @@ async fn sweep(args: &ReapArgs, config: OwnConfig) -> Result<Exit, Failure> {
     let mut ends = Ends::new().map_err(harness)?;
     let metrics = Arc::new(Mutex::new(Metrics::new(!args.act)));
     if let Some(address) = &args.metrics_listen {
+        if let Err(error) = tokio::net::lookup_host(address).await {
+            let text = format!("--metrics-listen {address}: {error}; write for example 127.0.0.1:9187");
+            return Err(Failure::new(Exit::Usage, text));
+        }
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|e| Failure::new(Exit::Cannot, format!("--metrics-listen {address}: {e}")))?;
         tokio::spawn(serve(listener, metrics.clone()));
@@ -131,6 +143,13 @@ async fn sweep(args: &ReapArgs, config: OwnConfig) -> Result<Exit, Failure> {
                 publish(args, &metrics)?;
                 if report.stopped.is_some() {
                     return Ok(Exit::GateFailed);
+                }
+                if let Some(why) = report.broke_off {
+                    let text = format!("the sweep broke off: {}", clean(&why));
+                    if !args.go_on {
+                        return Err(Failure::new(Exit::Harness, text));
+                    }
+                    say!("halfopen: {text}; the next sweep tries again");
                 }
             }
             Err(error) => {
@@ -217,6 +236,8 @@ fn show(args: &ReapArgs, report: &SweepReport) -> String {
             Deed::Failed => "failed",
             Deed::ChangedMeanwhile => "left alone, it changed meanwhile",
             Deed::HeldBack => "held back",
+            Deed::NotKnown => "not known whether failed, no answer came",
+            Deed::NotDone => "not done",
         };
         let (id, status) = (clean(&doomed.id), clean(&doomed.status));
         lines.push(format!("{deed}: {id} ({status}), {}: {}", doomed.rule, clean(&doomed.why)));

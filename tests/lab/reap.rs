@@ -29,6 +29,17 @@ pub fn newest_postgres() -> PathBuf {
     found.pop().expect("PostgreSQL is not installed; scripts/setup installs it")
 }
 
+/// A fresh database cluster in `data`, as [`as_nobody`] has to run it.
+pub fn initdb(data: &Path, cwd: &Path) {
+    let made = as_nobody(&newest_postgres().join("initdb"))
+        .args(["-A", "trust", "-U", "halfopen", "--no-sync", "--locale=C", "-E", "UTF8", "-D"])
+        .arg(data)
+        .current_dir(cwd)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
 pub fn as_nobody(program: &Path) -> Command {
     let id = NOBODY.to_string();
     let mut command = Command::new("setpriv");
@@ -53,13 +64,7 @@ impl Stores {
         let dir = tempfile::tempdir().unwrap();
         chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
         let (bin, data) = (newest_postgres(), dir.path().join("data"));
-        let made = as_nobody(&bin.join("initdb"))
-            .args(["-A", "trust", "-U", "halfopen", "--no-sync", "--locale=C", "-E", "UTF8", "-D"])
-            .arg(&data)
-            .current_dir(dir.path())
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        initdb(&data, dir.path());
         let postgres = as_nobody(&bin.join("postgres"))
             .args(["-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=30", "-k"])
             .arg(dir.path())
@@ -481,4 +486,36 @@ fn killed_at_any_moment_it_leaves_whole_rows_and_the_next_one_goes_on() {
         assert_eq!(stores.sql(whole), "200|0");
     }
     assert!(in_between > 0, "no kill fell into the work; the moments are chosen badly");
+}
+
+#[test]
+fn a_sweep_that_breaks_off_says_what_it_has_done() {
+    let stores = Stores::start();
+    stores.make_table();
+    let config = stores.config("store = \"none\"", "max_share = 1.0");
+    for (id, age_s) in [(1, 7_200), (2, 3_600), (3, 1_800)] {
+        stores.task(id, "PENDING", None, age_s);
+    }
+    // Somebody else holds the second one, for longer than anybody waits.
+    let mut holder = stores.psql();
+    holder.args(["-c", "BEGIN; SELECT 1 FROM task WHERE id = 2 FOR UPDATE; SELECT pg_sleep(600)"]);
+    let mut holder = holder.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let held = "FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    assert!(within(Duration::from_secs(10), || stores.sql(&format!("SELECT count(*) {held}")) == "1"), "not held");
+    let (code, report, told) = stores.swept(&config, &["--act"]);
+    let rule = "pending_timeout";
+    assert_eq!(told, rows(&[("1", rule, "failed"), ("2", rule, "not_known"), ("3", rule, "not_done")]));
+    assert_eq!(code, Some(5), "{report}");
+    assert!(report["broke_off"].as_str().is_some_and(|why| why.contains("row 2")), "{report}");
+    assert_eq!(stores.sql("SELECT string_agg(status::text, ',' ORDER BY id) FROM task"), "FAILED,PENDING,PENDING");
+    stores.sql(&format!("SELECT pg_terminate_backend(pid) {held}"));
+    holder.wait().unwrap();
+    // Nothing of it stands in the way of the next one.
+    // A time that never was is no age, and holds nobody up.
+    stores
+        .sql("INSERT INTO task VALUES (4, 'PENDING', NULL, NULL, '-infinity'), (5, 'PENDING', NULL, NULL, 'infinity')");
+    let (code, _, _) = stores.swept(&config, &["--act"]);
+    assert_eq!(code, Some(0));
+    assert_eq!(stores.sql("SELECT count(*) FROM task WHERE status = 'FAILED' AND changes = 1"), "3");
+    assert_eq!(stores.sql("SELECT count(*) FROM task WHERE status = 'PENDING'"), "2");
 }

@@ -1,7 +1,7 @@
 //! `halfopen reap` over TLS: a real PostgreSQL and a real Redis with certificates of this test's own, in a network of its own.
 
 use crate::common::{binary, require_root};
-use crate::reap::{NOBODY, as_nobody, newest_postgres, within};
+use crate::reap::{NOBODY, as_nobody, initdb, newest_postgres, within};
 use halfopen::host::netlink::loopback_up;
 use halfopen::host::netns::NetNs;
 use halfopen::lab::Certificates;
@@ -37,13 +37,7 @@ impl Servers {
         let mine: [&Path; 5] = [dir.path(), &own, &own.join("tls"), &files.key, &files.certificate];
         mine.iter().for_each(|path| chown(path, Some(NOBODY), Some(NOBODY)).unwrap());
         let bin = newest_postgres();
-        let made = as_nobody(&bin.join("initdb"))
-            .args(["-A", "trust", "-U", "halfopen", "--no-sync", "--locale=C", "-E", "UTF8", "-D"])
-            .arg(&data)
-            .current_dir(dir.path())
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        initdb(&data, dir.path());
         std::fs::write(data.join("pg_hba.conf"), HBA).unwrap();
         let (certificate, key) = (files.certificate.display(), files.key.display());
         let configured = format!("ssl = on\nssl_cert_file = '{certificate}'\nssl_key_file = '{key}'\n");

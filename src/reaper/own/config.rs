@@ -148,7 +148,7 @@ pub fn parse(text: &str) -> Result<OwnConfig, ConfigError> {
     };
     let duration = |key: &str, default: Duration| limits.duration(key).map(|d| d.unwrap_or(default));
     let ages = Limits::default();
-    Ok(OwnConfig {
+    let config = OwnConfig {
         tasks: TaskTable {
             address: tasks.address("host=/run/postgresql dbname=app")?,
             table: or(&tasks, "table", "task")?,
@@ -172,7 +172,33 @@ pub fn parse(text: &str) -> Result<OwnConfig, ConfigError> {
             max_fail: limits.count("max_fail")?.unwrap_or(Brake::default().max_fail),
             max_share: limits.share("max_share")?.unwrap_or(Brake::default().max_share),
         },
-    })
+    };
+    agrees_with_itself(&config, &tasks)?;
+    Ok(config)
+}
+
+/// A state is one of the three, and whoever goes by signs of life knows whose they are.
+fn agrees_with_itself(config: &OwnConfig, section: &Section<'_>) -> Result<(), ConfigError> {
+    let t = &config.tasks;
+    // Of two that contradict each other the one that was written is the one to mend.
+    let written = |keys: [&'static str; 2]| keys.into_iter().find(|key| section.has(key)).unwrap_or(keys[0]);
+    if let Some(word) = t.pending.iter().find(|word| t.processing.contains(word)) {
+        let problem = format!("`{word}` is among `pending` and `processing`; a row is in one of the two");
+        return Err(section.error(written(["pending", "processing"]), &problem));
+    }
+    for (key, words) in [("pending", &t.pending), ("processing", &t.processing)] {
+        if words.contains(&t.failed) {
+            let problem =
+                format!("`{}` is the state of a failed row and one of `{key}`: it would be failed for ever", t.failed);
+            return Err(section.error(written(["failed", key]), &problem));
+        }
+    }
+    if t.worker_id.is_none() && config.liveness != Liveness::None {
+        let problem =
+            "is \"none\", so nobody's sign of life would be looked for; name the column, or write `store = \"none\"`";
+        return Err(section.error("worker_id", problem));
+    }
+    Ok(())
 }
 
 fn liveness_of(section: &Section<'_>) -> Result<Liveness, ConfigError> {
@@ -330,18 +356,28 @@ impl Section<'_> {
     }
 }
 
+/// The words of an address that say nothing secret.
+const OPEN: [&str; 7] = ["host", "hostaddr", "port", "user", "dbname", "sslmode", "sslrootcert"];
+
 impl fmt::Display for Address {
-    /// Without a password: the variable's name, or the address with what stands before its `@` left out.
+    /// Without a password: the variable's name, a URL's part after its `@` and before its `?`, or of words those that are
+    /// known to be no secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Environment(name) => write!(f, "${name}"),
-            Self::Plain(text) => match text.rsplit_once('@') {
-                Some((_, rest)) => write!(f, "***@{rest}"),
-                None => {
-                    let shown = text.split_whitespace().filter(|word| !word.starts_with("password"));
-                    f.write_str(&shown.collect::<Vec<_>>().join(" "))
+            Self::Plain(text) if text.contains("://") => {
+                let address = text.split('?').next().unwrap_or_default();
+                match address.rsplit_once('@') {
+                    Some((_, rest)) => write!(f, "***@{rest}"),
+                    None => f.write_str(address),
                 }
-            },
+            }
+            Self::Plain(text) => {
+                let shown = text.split_whitespace().filter(|word| {
+                    word.split_once('=').is_some_and(|(key, value)| OPEN.contains(&key) && !value.starts_with('\''))
+                });
+                f.write_str(&shown.collect::<Vec<_>>().join(" "))
+            }
         }
     }
 }
@@ -374,6 +410,31 @@ mod tests {
         let Liveness::Redis { address, .. } = &config.liveness else { panic!() };
         assert_eq!(address.to_string(), "***@h/1");
         assert_eq!(config.tasks.address.to_string(), "$DB");
+    }
+
+    #[test]
+    fn no_secret_is_shown_however_it_is_written() {
+        for (address, shown) in [
+            ("host=h pasword=s3cret dbname=app", "host=h dbname=app"),
+            ("host=h password = s3cret", "host=h"),
+            ("password='a s3cret b' host=h", "host=h"),
+            ("password=s3cret@tail host=h", "host=h"),
+            ("postgres://u:s3cret@h/app", "***@h/app"),
+            ("postgres://h/app?user=u&password=s3cret", "postgres://h/app"),
+        ] {
+            assert_eq!(Address::Plain(address.to_string()).to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn a_state_is_one_of_the_three() {
+        let of = |more: &str| parse(&format!("{LEAST}{more}")).unwrap_err().to_string();
+        assert!(of("failed = \"PENDING\"\n").starts_with("3: `tasks.failed`: `PENDING`"));
+        assert!(of("failed = \"PROCESSING\"\n").starts_with("3: `tasks.failed`: `PROCESSING`"));
+        assert!(of("processing = [\"FAILED\"]\n").starts_with("3: `tasks.processing`: `FAILED`"));
+        assert!(of("pending = [\"A\"]\nprocessing = [\"A\"]\n").starts_with("3: `tasks.pending`: `A`"));
+        let nobody = of("worker_id = \"none\"\n[liveness]\nstore = \"redis\"\naddress = \"redis://h\"\n");
+        assert!(nobody.starts_with("3: `tasks.worker_id`"), "{nobody}");
     }
 
     #[test]

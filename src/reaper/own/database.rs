@@ -174,7 +174,8 @@ impl Database {
         let (id, status, updated) = (quoted(&t.id), quoted(&t.status), quoted(&t.updated_at));
         let worker = t.worker_id.as_ref().map_or("NULL".to_string(), |name| format!("{}::text", quoted(name)));
         let sql = format!(
-            "SELECT {id}::text, {status}::text, {worker}, extract(epoch FROM {now} - {updated})::float8, xmin::text \
+            "SELECT {id}::text, {status}::text, {worker}, \
+             CASE WHEN isfinite({updated}) THEN extract(epoch FROM {now} - {updated})::float8 END, xmin::text \
              FROM {table} WHERE {status}::text = ANY($1) ORDER BY {updated}, {id}",
             now = self.now,
             table = quoted(&t.table),
@@ -187,7 +188,8 @@ impl Database {
         let active = rows.iter().map(|row| {
             let status: String = row.get(1);
             let stage = if t.pending.contains(&status) { Stage::Pending } else { Stage::Processing };
-            // A row without a time of its last change has no age: it is never too old by itself.
+            // A row without a time of its last change, or with one that never was or never comes, has no age: it is never too
+            // old by itself.
             let age: Option<f64> = row.get(3);
             let age = Duration::try_from_secs_f64(age.unwrap_or_default()).unwrap_or_default();
             ActiveRow { id: row.get(0), status, stage, worker_id: row.get(2), age, version: row.get(4) }
@@ -229,7 +231,8 @@ impl Database {
             return Ok(BTreeMap::new());
         };
         let sql = format!(
-            "SELECT {worker}::text, min(extract(epoch FROM {now} - {beat}))::float8 FROM {table} \
+            "SELECT {worker}::text, min(CASE WHEN isfinite({beat}) THEN extract(epoch FROM {now} - {beat}) END)::float8 \
+             FROM {table} \
              WHERE {worker}::text = ANY($1) GROUP BY 1",
             worker = quoted(worker_id),
             beat = quoted(last_heartbeat_at),

@@ -25,12 +25,18 @@ impl Metrics {
 
     /// Takes a sweep in.
     pub fn sweep(&mut self, report: &SweepReport) {
-        self.sweeps += 1;
+        if report.broke_off.is_some() {
+            self.error();
+        } else {
+            self.sweeps += 1;
+        }
         self.stops += u64::from(report.stopped.is_some());
         for doomed in report.doomed.iter().filter(|d| d.deed == Deed::Failed) {
             *self.failed.entry(doomed.rule).or_default() += 1;
         }
-        self.last = Some(report.clone());
+        if report.broke_off.is_none() {
+            self.last = Some(report.clone());
+        }
     }
 
     /// A sweep broke off.
@@ -113,12 +119,14 @@ mod tests {
             stopped: None,
             stopped_by: None,
             doubts: Vec::new(),
+            broke_off: None,
         };
         let mut metrics = Metrics::new(false);
         assert!(!metrics.text().contains("halfopen_reap_rows"), "nothing is known before the first sweep");
         metrics.sweep(&report);
         metrics.sweep(&report);
         metrics.error();
+        metrics.sweep(&SweepReport { broke_off: Some("row 2: no answer".into()), at_unix_s: 99.0, ..report.clone() });
         let text = metrics.text();
         for line in text.lines().filter(|l| !l.starts_with('#')) {
             let (name, value) = line.rsplit_once(' ').unwrap();
@@ -126,8 +134,8 @@ mod tests {
         }
         for sample in [
             "halfopen_reap_sweeps_total 2",
-            "halfopen_reap_sweep_errors_total 1",
-            "halfopen_reap_failed_total{rule=\"processing_timeout\"} 2",
+            "halfopen_reap_sweep_errors_total 2",
+            "halfopen_reap_failed_total{rule=\"processing_timeout\"} 3",
             "halfopen_reap_doomed_rows{rule=\"processing_timeout\"} 2",
             "halfopen_reap_rows{stage=\"pending\"} 3",
             "halfopen_reap_oldest_seconds{stage=\"pending\"} 0",

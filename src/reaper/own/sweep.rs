@@ -27,6 +27,10 @@ pub enum Deed {
     ChangedMeanwhile,
     /// Nothing: the brake was on.
     HeldBack,
+    /// The store did not say: here the sweep broke off. It may have been failed, or be failed yet.
+    NotKnown,
+    /// Nothing: the sweep broke off before it.
+    NotDone,
 }
 
 /// A row that the rule fails.
@@ -75,6 +79,8 @@ pub struct SweepReport {
     pub stopped_by: Option<&'static str>,
     /// What could not be known, in words.
     pub doubts: Vec<String>,
+    /// Where and why it broke off among the rows that it was to fail; what it had done until then stays done.
+    pub broke_off: Option<String>,
 }
 
 impl Reaper {
@@ -87,10 +93,10 @@ impl Reaper {
     /// One sweep.
     ///
     /// # Errors
-    /// The database's. What was failed until then stays failed.
+    /// The database's, before anything was changed. A sweep that breaks off after that says so in its report.
     pub async fn sweep(&mut self) -> Result<SweepReport, StoreError> {
         let swept = self.sweep_once().await;
-        if swept.is_err() {
+        if swept.as_ref().map_or(true, |report| report.broke_off.is_some()) {
             self.database = None;
         }
         swept
@@ -120,8 +126,15 @@ impl Reaper {
             let deed = match (stop, self.act) {
                 (Some(_), _) => Deed::HeldBack,
                 (None, false) => Deed::WouldFail,
-                (None, true) if database.fail(row).await? => Deed::Failed,
-                (None, true) => Deed::ChangedMeanwhile,
+                (None, true) if report.broke_off.is_some() => Deed::NotDone,
+                (None, true) => match database.fail(row).await {
+                    Ok(true) => Deed::Failed,
+                    Ok(false) => Deed::ChangedMeanwhile,
+                    Err(error) => {
+                        report.broke_off = Some(format!("row {}: {error}", row.id));
+                        Deed::NotKnown
+                    }
+                },
             };
             report.doomed.push(Doomed {
                 id: row.id.clone(),
@@ -153,6 +166,7 @@ fn seen(rows: &[ActiveRow], at_unix_s: f64) -> SweepReport {
         stopped: None,
         stopped_by: None,
         doubts: Vec::new(),
+        broke_off: None,
     }
 }
 
