@@ -1,11 +1,11 @@
 //! Ends of connections from trace records: the change of state joined with the error that came with it. Pure.
 
+use super::tcp_state::ESTABLISHED;
 use super::{TraceRecord, TraceWhat};
 use crate::events::{Kind, Tuple};
 use crate::units::Offset;
 use std::collections::HashMap;
 
-const ESTABLISHED: i32 = 1;
 /// State and error are reported one after the other by one CPU, within microseconds; which comes first depends on the
 /// kernel (the state since 6.10, `tcp_done_with_error`).
 const TOGETHER_NS: i64 = 10_000_000;

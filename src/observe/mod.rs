@@ -13,6 +13,7 @@ pub mod redis_clients;
 mod sock_diag;
 mod socket_table;
 mod tail;
+pub mod tcp_state;
 mod trace_format;
 mod trace_pipe;
 mod tracepoint;

@@ -1,10 +1,9 @@
 //! Ends of connections from repeated looks, where tracepoints can't be had. Pure.
 
+use super::tcp_state::ESTABLISHED;
 use crate::events::Tuple;
 use crate::units::Offset;
 use std::collections::HashMap;
-
-const ESTABLISHED: u8 = 1;
 
 /// A connection that is no longer established.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,11 +33,12 @@ impl PolledEnds {
         let seen: HashMap<_, _> = seen.into_iter().collect();
         let state_of = |tuple: &Tuple| seen.get(tuple).copied();
         let mut ends: Vec<_> = (self.established.iter())
-            .filter(|(tuple, _)| state_of(tuple) != Some(ESTABLISHED))
+            .filter(|(tuple, _)| state_of(tuple).map(i32::from) != Some(ESTABLISHED))
             .map(|(tuple, before)| PolledEnd { tuple: *tuple, not_before: *before, at, state: state_of(tuple) })
             .collect();
         ends.sort_by_key(|end| end.tuple);
-        self.established = seen.into_iter().filter(|(_, s)| *s == ESTABLISHED).map(|(tuple, _)| (tuple, at)).collect();
+        self.established =
+            seen.into_iter().filter(|(_, s)| i32::from(*s) == ESTABLISHED).map(|(tuple, _)| (tuple, at)).collect();
         ends
     }
 }

@@ -6,6 +6,7 @@
 //! in virtual time the looks are what a run of hours costs.
 
 use crate::events::{SocketSnapshot, Tuple};
+use crate::observe::tcp_state::{CLOSE, ESTABLISHED, FIN_WAIT1, FIN_WAIT2};
 use crate::units::{Offset, Pace, TrialId};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,11 +16,6 @@ const TICK: Duration = Duration::from_millis(5);
 /// `idiag_timer` of TIME-WAIT, which says nothing about a watcher.
 const TIMEWAIT_TIMER: u8 = 3;
 
-/// The kernel's numbers of the states that tell of an end.
-const ESTABLISHED: u8 = 1;
-const FIN_WAIT1: u8 = 4;
-const FIN_WAIT2: u8 = 5;
-const CLOSE: u8 = 7;
 /// So much later a trace record of an end is missing for good.
 const CONFIRM: Duration = Duration::from_secs(2);
 
@@ -31,7 +27,7 @@ pub struct Left {
     /// The last one that did.
     pub not_before: Offset,
     /// The state then: CLOSE where the socket was gone.
-    pub state: u8,
+    pub state: i32,
 }
 
 /// What the thread that looks is told.
@@ -78,7 +74,7 @@ pub struct Watched {
     /// The last look that saw it established.
     stood: Offset,
     /// The first look after it that saw its end, until that is told.
-    left: Option<(Offset, u8)>,
+    left: Option<(Offset, i32)>,
     /// Its end was told.
     told: bool,
 }
@@ -174,7 +170,7 @@ impl Looks {
     /// their instants has had its time. To be asked before [`Self::looked_at`].
     pub fn left(&mut self, now: Offset, tuple: &Tuple, socket: Option<&SocketSnapshot>) -> Option<Left> {
         let one = self.watched.get_mut(tuple).filter(|one| one.cut && !one.told)?;
-        let state = match socket.map_or(CLOSE, |socket| socket.state) {
+        let state = match socket.map_or(CLOSE, |socket| socket.state.into()) {
             ESTABLISHED => {
                 one.stood = now;
                 return None;
@@ -253,22 +249,20 @@ mod tests {
     fn an_end_is_told_by_the_second_look_that_sees_it_with_the_time_of_the_first() {
         let mut looks = Looks::new(PACES);
         let second = |n: i64| Offset(n * SECOND);
-        let there = SocketSnapshot { state: ESTABLISHED, ..SocketSnapshot::default() };
-        let mut look = |n: i64, socket: Option<&SocketSnapshot>| {
+        let there = SocketSnapshot { state: 1, ..SocketSnapshot::default() };
+        let look = |looks: &mut Looks, n: i64, socket: Option<&SocketSnapshot>| {
             let left = looks.left(second(n), &tuple(1), socket);
             looks.looked_at(second(n), tuple(1), socket);
             (left, looks.next())
         };
-        assert_eq!(look(1, Some(&there)), (None, None), "nobody watches it");
+        assert_eq!(look(&mut looks, 1, Some(&there)), (None, None), "nobody watches it");
         looks.watch(tuple(1), 7, true, false, second(1));
-        let mut look = |n: i64, socket: Option<&SocketSnapshot>| {
-            let left = looks.left(second(n), &tuple(1), socket);
-            looks.looked_at(second(n), tuple(1), socket);
-            (left, looks.next())
-        };
-        assert_eq!(look(60, Some(&there)).0, None);
-        assert_eq!(look(71, None), (None, Some(second(73))), "its record may still come");
-        assert_eq!(look(73, None), (Some(Left { at: second(71), not_before: second(60), state: CLOSE }), None));
+        assert_eq!(look(&mut looks, 60, Some(&there)).0, None);
+        assert_eq!(look(&mut looks, 71, None), (None, Some(second(73))), "its record may still come");
+        assert_eq!(
+            look(&mut looks, 73, None),
+            (Some(Left { at: second(71), not_before: second(60), state: CLOSE }), None)
+        );
     }
 
     fn looked(looks: &mut Looks, now: Offset, timer: u8, expires_ms: u32) -> f64 {

@@ -8,6 +8,7 @@
 
 use crate::clients;
 use crate::events::{Cause, Event, How, Kind, Source, Tuple};
+use crate::observe::tcp_state::{CLOSE, CLOSE_WAIT, ESTABLISHED, FIN_WAIT1, SYN_SENT};
 use crate::plan::Plan;
 use crate::scenario::{Act, ReadyWhen};
 use crate::units::{Offset, TrialId};
@@ -15,11 +16,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 
 /// TCP states by their kernel numbers.
-const ESTABLISHED: i32 = 1;
-const SYN_SENT: i32 = 2;
-const FIN_WAIT1: i32 = 4;
-const CLOSE: i32 = 7;
-const CLOSE_WAIT: i32 = 8;
 /// How long before it closes a connection a client may have said why.
 const SAID_BEFORE_NS: i64 = 5_000_000_000;
 

@@ -6,13 +6,10 @@
 
 use super::outside::SocketChange;
 use crate::events::Tuple;
+use crate::observe::tcp_state::{CLOSE, ESTABLISHED, SYN_SENT};
 use crate::observe::{SockDiag, States};
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
-
-const ESTABLISHED: i32 = 1;
-const CLOSE: i32 = 7;
-const SYN_SENT: i32 = 2;
 
 /// Client and server address, with the client's namespace.
 type Pairs = HashMap<(Ipv4Addr, Ipv4Addr), usize>;

@@ -9,17 +9,11 @@ use super::owned::Owned;
 use super::watch::{Watch, closed};
 use crate::events::{SocketSnapshot, Tuple};
 use crate::observe::States;
+use crate::observe::tcp_state::{CLOSE, CLOSE_WAIT, ESTABLISHED, FIN_WAIT1, LAST_ACK, SYN_SENT};
 use crate::units::{Offset, Pace};
 use std::collections::HashMap;
 use std::io::PipeReader;
 use std::time::Duration;
-
-const ESTABLISHED: i32 = 1;
-const SYN_SENT: i32 = 2;
-const FIN_WAIT1: i32 = 4;
-const CLOSE: i32 = 7;
-const CLOSE_WAIT: i32 = 8;
-const LAST_ACK: i32 = 9;
 
 /// Between two looks, by the time since anything changed.
 const PACE: Pace = Pace::new(Duration::from_millis(20), 100).at_most(Duration::from_millis(250));

@@ -12,6 +12,7 @@ use super::registry::Registry;
 use crate::events::{Event, Kind, SocketSnapshot, Source, Tuple};
 use crate::host::clock::Clock;
 use crate::host::mailbox::{Nothing, Receiver, Sender};
+use crate::observe::tcp_state::ESTABLISHED;
 use crate::observe::{KernelEnds, PolledEnds, SockDiag, States, TraceWhat, Traces};
 use crate::units::{Offset, Pace, TrialId};
 use std::collections::BTreeMap;
@@ -40,9 +41,6 @@ const GONE: [u8; 2] = [6, 7];
 const LEAST: Duration = Duration::from_millis(10);
 /// A bit more than the time that an end waits for its error.
 const ERROR_WAIT: Duration = Duration::from_millis(12);
-
-/// The kernel's number of the state.
-const ESTABLISHED: i32 = 1;
 
 /// What every observer thread needs.
 #[derive(Clone)]
@@ -152,7 +150,7 @@ impl Watch {
     /// Reports an end that two looks have seen, for where the kernel's record of it is missing. Whoever has it takes no notice.
     fn tell_end(&self, client: &mut Client, now: Offset, tuple: Tuple, socket: Option<&SocketSnapshot>) {
         if let Some(Left { at, not_before, state }) = client.looks.left(now, &tuple, socket) {
-            let (old, new, errno, not_before) = (ESTABLISHED, state.into(), None, Some(not_before));
+            let (old, new, errno, not_before) = (ESTABLISHED, state, None, Some(not_before));
             self.changed(vec![SocketChange { at, tuple, old, new, errno, not_before }]);
         }
     }
