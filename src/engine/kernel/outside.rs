@@ -15,7 +15,6 @@ use crate::units::{Offset, TrialId};
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 
-/// TCP states by their kernel numbers.
 /// How long before it closes a connection a client may have said why.
 const SAID_BEFORE_NS: i64 = 5_000_000_000;
 
