@@ -242,6 +242,39 @@ fn a_dry_run_says_everything_and_makes_nothing() {
 }
 
 #[test]
+fn a_dry_run_speaks_of_the_lab_that_was_asked_for() {
+    let said = |extra: &[&str], scenario: &str| {
+        let result = output(&[&["run", scenario, "--dry-run"], extra].concat());
+        assert_eq!(result.status.code(), Some(0), "{}", text(&result.stderr));
+        text(&result.stdout).to_string()
+    };
+    let docker = said(&["--lab", "docker"], "scenarios/first-look.toml");
+    for word in [
+        "container     server",
+        "broker (halfopen/redis:bookworm)",
+        "networks      1",
+        "family bridge",
+        "Docker engine",
+    ] {
+        assert!(docker.contains(word), "`{word}` is not in: {docker}");
+    }
+    for word in ["namespaces    ", "veth pairs", "rabbitmq-server (and epmd)"] {
+        assert!(!docker.contains(word), "`{word}` is in: {docker}");
+    }
+    let routed = said(&["--lab", "docker"], "scenarios/faults/nat-expired.toml");
+    assert!(routed.contains("container     router") && routed.contains("veth pairs"), "{routed}");
+    let pulled = said(&["--lab", "docker"], "examples/pulled-images.toml");
+    assert!(
+        pulled.contains("broker (rabbitmq:3.13-management)") && pulled.contains("broker (rabbitmq:4.0)"),
+        "{pulled}"
+    );
+    let guest = said(&["--lab", "vm"], "scenarios/first-look.toml");
+    assert!(guest.contains("of the guest's own time") && guest.contains("vm build"), "{guest}");
+    let iptables = said(&["--firewall", "iptables-nft"], "scenarios/control.toml");
+    assert!(iptables.contains("packet filter iptables-nft") && !iptables.contains("nftables table"), "{iptables}");
+}
+
+#[test]
 fn tables_have_a_form_for_machines() {
     let list: serde_json::Value = serde_json::from_slice(&output(&["list", "--json"]).stdout).unwrap();
     let names: Vec<&str> = list.as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();

@@ -17,6 +17,7 @@ mod compare;
 mod conformance;
 mod docker;
 mod doctor;
+mod dry_run;
 mod engine;
 mod exit;
 mod firewall;

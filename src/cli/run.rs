@@ -5,7 +5,7 @@ use super::exit::{Exit, Failure};
 use super::guest::{Guest, run_in_guest};
 use super::jobs::side_by_side;
 use super::redact::redact;
-use super::{baseline, firewall, machine, pretty, print, waves};
+use super::{baseline, dry_run, firewall, machine, pretty, print, waves};
 use crate::clients;
 use crate::engine::job::{FACTS_FILE, Facts, JOB_FILE, Job};
 use crate::engine::kernel::descriptors;
@@ -84,7 +84,7 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Usage, text));
     }
     if args.dry_run {
-        return dry_run(&all, args.json);
+        return dry_run::tell(&all, args);
     }
     if args.lab == LabName::Docker {
         for ready in &mut all {
@@ -358,35 +358,6 @@ fn names_differ(all: &[Ready]) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-fn dry_run(all: &[Ready], json: bool) -> Result<Exit, Failure> {
-    if let [one] = all
-        && docker::has_targets(&one.plan)
-    {
-        let lines = super::docker::intent(&one.plan);
-        let value = || serde_json::json!({ "scenario": one.plan.scenario.name, "cuts": lines });
-        return print(&if json {
-            pretty(&value())
-        } else {
-            format!("{}\n{}\nnothing is made, started or ended", one.path.display(), lines.join("\n"))
-        });
-    }
-    let described: Vec<_> = all.iter().map(|r| (r, plan::describe(&r.plan))).collect();
-    if json {
-        let values: Vec<serde_json::Value> =
-            described.iter().filter_map(|(_, d)| serde_json::to_value(d).ok()).collect();
-        return print(&pretty(&values.into()));
-    }
-    let text = |r: &Ready, d: &plan::Description| {
-        let arms = r.plan.scenario.arms.iter();
-        let mapped = arms.flat_map(|arm| {
-            clients::mapping(&arm.settings).into_iter().map(|line| format!("\n  {:<11} {line}", arm.name))
-        });
-        format!("{}\n{d}{}", r.path.display(), mapped.collect::<String>())
-    };
-    let texts: Vec<String> = described.iter().map(|(r, d)| text(r, d)).collect();
-    print(&texts.join("\n"))
 }
 
 /// Carries one scenario out with real sockets: its exit code and its summary.

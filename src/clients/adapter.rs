@@ -278,6 +278,9 @@ fn queue_arguments(settings: &Settings, queue: &str) -> Map<String, Value> {
     if let Some(priority) = settings.delivery.max_priority {
         all.insert("x-max-priority".into(), priority.into());
     }
+    if settings.delivery.quorum {
+        all.insert("x-queue-type".into(), "quorum".into());
+    }
     if settings.delivery.dead_letters {
         all.insert("x-dead-letter-exchange".into(), "".into());
         all.insert("x-dead-letter-routing-key".into(), format!("{queue}.dead").into());

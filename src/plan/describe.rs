@@ -24,6 +24,14 @@ pub struct Description {
     pub faults: Vec<String>,
     /// What the model predicts, one line an arm and fault; empty where it was not asked.
     pub predictions: Vec<String>,
+    /// The lab: `netns`, `docker` or `vm`.
+    pub lab: String,
+    /// Containers by role, with their images.
+    pub containers: Vec<String>,
+    /// Docker networks.
+    pub networks: usize,
+    /// Whether the time is a guest's, which skips what nobody works in.
+    pub virtual_time: bool,
     /// Network namespaces by role.
     pub namespaces: Vec<String>,
     /// Pairs of virtual Ethernet devices.
@@ -172,6 +180,10 @@ pub fn describe(plan: &Plan) -> Description {
         waves: waves(scenario, plan.trials.len()),
         estimate_s: plan.estimate.as_secs_f64(),
         arms,
+        lab: "netns".to_string(),
+        containers: Vec::new(),
+        networks: 0,
+        virtual_time: false,
         namespaces,
         processes,
     }
@@ -273,9 +285,23 @@ impl fmt::Display for Description {
         for prediction in &self.predictions {
             writeln!(f, "  predicts    {prediction}")?;
         }
-        writeln!(f, "namespaces    {}", self.namespaces.join(", "))?;
-        writeln!(f, "veth pairs    {}", self.veth_pairs)?;
-        writeln!(f, "routes        {}", self.routes)?;
+        if self.lab != "netns" {
+            writeln!(f, "lab           {}", self.lab)?;
+        }
+        if !self.namespaces.is_empty() {
+            writeln!(f, "namespaces    {}", self.namespaces.join(", "))?;
+        }
+        for container in &self.containers {
+            writeln!(f, "container     {container}")?;
+        }
+        if self.networks > 0 {
+            writeln!(f, "networks      {}", self.networks)?;
+        }
+        for (name, count) in [("veth pairs  ", self.veth_pairs), ("routes      ", self.routes)] {
+            if count > 0 {
+                writeln!(f, "{name}  {count}")?;
+            }
+        }
         for process in &self.processes {
             writeln!(f, "process       {process}")?;
         }
@@ -283,6 +309,10 @@ impl fmt::Display for Description {
         for privilege in &self.privileges {
             writeln!(f, "needs         {privilege}")?;
         }
-        write!(f, "takes about   {}, then all of it is gone", rounded(self.estimate_s))
+        write!(f, "takes about   {}", rounded(self.estimate_s))?;
+        if self.virtual_time {
+            write!(f, " of the guest's own time, which skips what nobody works in;")?;
+        }
+        write!(f, "{} then all of it is gone", if self.virtual_time { "" } else { "," })
     }
 }

@@ -11,6 +11,7 @@ mod handshake;
 mod model;
 mod outlook;
 pub mod phase;
+mod place;
 mod predict;
 mod tasks;
 
@@ -19,4 +20,5 @@ pub use describe::{ArmLine, Description, describe};
 pub use handshake::leave_out;
 pub use model::{LeftOut, Outlook, Outlooks, Plan, Trial, Window};
 pub use phase::{first_sweep, lives_for};
+pub use place::Place;
 pub use predict::{Forecast, Machine, Variant, forecast, predict, scheduler, variants};

@@ -131,6 +131,8 @@ pub struct Delivery {
     pub consumers: Option<u32>,
     /// `x-max-priority` of the queues.
     pub max_priority: Option<u8>,
+    /// Whether the queues are quorum queues (`x-queue-type`), which are durable.
+    pub quorum: bool,
     /// Whether what consumers reject goes to a queue of its own (`x-dead-letter-exchange`), which somebody counts.
     pub dead_letters: bool,
     /// kombu's `visibility_timeout`.
@@ -265,6 +267,14 @@ pub(super) const MAX_PRIORITY: Key = optional(
     "`x-max-priority` of the queues: priority queues.",
     &["x_max_priority", "queue_max_priority"],
 );
+pub(super) const QUEUE_TYPE: Key = optional(
+    "queue_type",
+    Kind::Choice(&["classic", "quorum"]),
+    "`classic`",
+    "queue_type = \"quorum\"",
+    "`x-queue-type` of the queues. Quorum queues are durable, and each lives on the one node that the run has.",
+    &["x_queue_type", "default_queue_type"],
+);
 pub(super) const DEAD_LETTERS: Key = optional(
     "dead_letters",
     Kind::Flag,
@@ -328,6 +338,7 @@ pub(super) fn read(options: Options<'_>, subject: SubjectKind) -> Delivery {
         routes: source("routes", OptionName::Routes).map(routes).unwrap_or_default(),
         consumers: int("consumers", OptionName::Consumers),
         max_priority: int("max_priority", OptionName::MaxPriority).and_then(|n| u8::try_from(n).ok()),
+        quorum: source("queue_type", OptionName::QueueType).and_then(|f| f.text("queue_type")) == Some("quorum"),
         dead_letters: source("dead_letters", OptionName::DeadLetters)
             .and_then(|f| f.flag("dead_letters"))
             .unwrap_or(false),
@@ -422,6 +433,9 @@ pub(super) fn check(
         }
         if delivery.exchange != Exchange::None && delivery.routes.is_empty() {
             say("exchange", "nothing is bound to it; write `routes = { \"feed.#\" = \"feeds\" }`".into());
+        }
+        if delivery.quorum && delivery.max_priority.is_some() {
+            say("queue_type", "a quorum queue has no `max_priority`; remove one of the two".into());
         }
         if delivery.visibility_timeout.is_some() && arm.settings.ack.is_none() {
             say("visibility_timeout", "nothing is ever unacknowledged without `ack`; write `ack = \"late\"`".into());

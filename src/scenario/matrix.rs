@@ -60,6 +60,8 @@ pub enum OptionName {
     Consumers,
     /// `x-max-priority`.
     MaxPriority,
+    /// `x-queue-type`.
+    QueueType,
     /// A queue for what consumers reject.
     DeadLetters,
     /// kombu's `visibility_timeout`.
@@ -72,7 +74,7 @@ pub enum OptionName {
 
 impl OptionName {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::ConnectTimeout,
         Self::ReadTimeout,
         Self::Keepalive,
@@ -88,6 +90,7 @@ impl OptionName {
         Self::Routes,
         Self::Consumers,
         Self::MaxPriority,
+        Self::QueueType,
         Self::DeadLetters,
         Self::VisibilityTimeout,
         Self::Reconnect,
@@ -133,6 +136,7 @@ impl OptionName {
             Self::Routes => "routes",
             Self::Consumers => "consumers",
             Self::MaxPriority => "max_priority",
+            Self::QueueType => "queue_type",
             Self::DeadLetters => "dead_letters",
             Self::VisibilityTimeout => "visibility_timeout",
             Self::Reconnect => "reconnect",
@@ -211,8 +215,8 @@ pub fn applies(subject: SubjectKind, option: OptionName) -> Applies {
         (_, O::Exchange | O::Routes | O::Consumers | O::Retry) => {
             Applies::No { why: "several queues and failing tasks are for `lapin`" }
         }
-        (S::Lapin | S::Celery | S::Celery5, O::MaxPriority | O::DeadLetters) => Applies::Yes,
-        (_, O::MaxPriority | O::DeadLetters) => {
+        (S::Lapin | S::Celery | S::Celery5, O::MaxPriority | O::QueueType | O::DeadLetters) => Applies::Yes,
+        (_, O::MaxPriority | O::QueueType | O::DeadLetters) => {
             Applies::No { why: "they are arguments of a RabbitMQ queue, for `lapin` and Celery" }
         }
         (S::RedisBlocking, O::VisibilityTimeout) => Applies::Yes,
@@ -339,9 +343,9 @@ mod tests {
         // 6 for the five of our own, read_timeout for the three that block, 4 of AMQP for each of its clients and 2 for the
         // one that blocks, work and the worker's three for the three with a broker, peer_reads for the writer, ping for Redis, 9
         // of each Celery on RabbitMQ, 8 of each on Redis, 8 of pika and aio-pika, 7 of dramatiq, 7 of each redis-py, and 4 of
-        // each command line; TLS for all but bare TCP. Of delivery: reconnect for the five of our own, 4 that are lapin's, 2
+        // each command line; TLS for all but bare TCP. Of delivery: reconnect for the five of our own, 4 that are lapin's, 3
         // arguments of a queue for it and two Celerys, and ack and visibility_timeout on Redis.
-        let delivery = 5 + 4 + 2 * 3 + 2;
+        let delivery = 5 + 4 + 3 * 3 + 2;
         let own = 6 * 5 + 3 + 4 * 2 + 2 + 3 * 4 + 1 + 1;
         assert_eq!(yes, own + 2 * 9 + 2 * 8 + 2 * 8 + 7 + 2 * 7 + 2 * 4 + 14 + delivery);
     }

@@ -212,6 +212,7 @@ pub(super) const OPTIONS: &[Key] = &[
     delivery::ROUTES,
     delivery::CONSUMERS,
     delivery::MAX_PRIORITY,
+    delivery::QUEUE_TYPE,
     delivery::DEAD_LETTERS,
     delivery::VISIBILITY,
     delivery::RECONNECT,

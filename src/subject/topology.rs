@@ -31,6 +31,9 @@ pub(super) fn arguments(own: &str, delivery: &Delivery) -> FieldTable {
     if let Some(priority) = delivery.max_priority {
         all.insert("x-max-priority".into(), AMQPValue::LongInt(priority.into()));
     }
+    if delivery.quorum {
+        all.insert("x-queue-type".into(), text("quorum"));
+    }
     if delivery.dead_letters {
         all.insert("x-dead-letter-exchange".into(), text(""));
         all.insert("x-dead-letter-routing-key".into(), text(&dead_letters(own)));
@@ -62,8 +65,10 @@ fn kind(exchange: Exchange) -> Option<ExchangeKind> {
 pub(super) async fn declare(channel: &Channel, own: &str, routing: &Routing, durable: bool) -> lapin::Result<()> {
     let delivery = &routing.delivery;
     let options = QueueDeclareOptions { durable, ..QueueDeclareOptions::default() };
+    // RabbitMQ has no quorum queue that is not.
+    let own_options = QueueDeclareOptions { durable: durable || delivery.quorum, ..options };
     for name in delivery.queues(&routing.jobs) {
-        channel.queue_declare(queue_name(own, name).into(), options, arguments(own, delivery)).await?;
+        channel.queue_declare(queue_name(own, name).into(), own_options, arguments(own, delivery)).await?;
     }
     if delivery.dead_letters {
         channel.queue_declare(dead_letters(own).into(), options, FieldTable::default()).await?;

@@ -62,6 +62,14 @@ pub fn arm_images(scenario: &Scenario, say: &mut dyn FnMut(&str)) -> Result<Vec<
     scenario.arms.iter().map(|arm| one(arm, say)).collect()
 }
 
+/// The images of a run's brokers, by name; `named` and `stored` as in [`ensure_images`].
+#[must_use]
+pub fn names_of_images(kinds: &[BrokerKind], named: Option<&str>, stored: bool) -> Vec<String> {
+    let brokers = kinds.iter().filter(|kind| **kind != BrokerKind::None);
+    let of = |kind: &BrokerKind| named.map_or_else(|| default_image(*kind), str::to_string);
+    brokers.map(of).chain(stored.then(|| DATABASE_IMAGE.to_string())).collect()
+}
+
 /// Finds the images of a run, pulling what is not there; `say` is told what takes time.
 /// `named` is the scenario's image of its one broker; `stored` asks for the task store's database.
 ///

@@ -33,7 +33,7 @@ mod wire;
 
 pub use attached::{Attached, attach};
 pub use contained::Contained;
-pub use images::{ArmImage, arm_images, ensure_images, look};
+pub use images::{ArmImage, arm_images, ensure_images, look, names_of_images};
 pub use remains::remove_outside;
 pub use targets::{Aim, Ends, Seen, afterwards, aim, has_targets};
 
