@@ -314,10 +314,20 @@ pub(super) fn clients(reaper: Option<&Fields>, arms: &[(&Fields, &Arm)], finding
 fn arms_and_liveness(around: &Around<'_>, findings: &mut Findings) {
     let by_liveness = around.reaper.is_some_and(|reaper| reaper.text("rule") == Some(LIVENESS));
     for arm in around.arms {
-        for key in ["liveness", "clock_ahead", "clock_behind"].iter().filter(|key| arm.has(key) && !by_liveness) {
+        for key in ["liveness", "clock_ahead", "clock_behind", "clock_steps_after"]
+            .iter()
+            .filter(|key| arm.has(key) && !by_liveness)
+        {
             let problem =
                 "says nothing without a reaper that goes by signs of life; write `rule = \"liveness\"` in `[reaper]`";
             findings.error(arm.at(key), arm.name(key), problem);
+        }
+        if arm.has("clock_steps_after") && !arm.has("clock_ahead") && !arm.has("clock_behind") {
+            findings.error(
+                arm.at("clock_steps_after"),
+                arm.name("clock_steps_after"),
+                "by how much is missing; write `clock_ahead = \"5m\"` or `clock_behind = \"5m\"`",
+            );
         }
         if arm.has("clock_ahead") && arm.has("clock_behind") {
             findings.error(

@@ -199,6 +199,9 @@ pub struct Arm {
     /// How far its workers' clocks are ahead, in milliseconds; behind where negative.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub clock_ahead_ms: i64,
+    /// How long after its worker's first sign of life the clock steps by that; 0 where it is wrong from the beginning.
+    #[serde(default, skip_serializing_if = "Duration::is_zero")]
+    pub clock_steps_after: Duration,
 }
 
 /// What a gate looks at.

@@ -382,6 +382,7 @@ fn arm(own: &Fields, defaults: &Fields, trials: Option<u32>, findings: &mut Find
         load: own.text("load") != Some("off"),
         liveness: own.text("liveness").map(fallback::liveness_store),
         clock_ahead_ms: own.time("clock_ahead").map_or(0, millis) - own.time("clock_behind").map_or(0, millis),
+        clock_steps_after: own.time("clock_steps_after").unwrap_or_default(),
     })
 }
 

@@ -171,6 +171,14 @@ const ARM: &[Key] = &[
         "How far they are behind.",
         &[],
     ),
+    optional(
+        "clock_steps_after",
+        any(ms(1)),
+        "wrong from the beginning",
+        "clock_steps_after = \"6s\"",
+        "The clocks are right at first and step, by `clock_ahead` or `clock_behind`, so long after the worker's first sign of life.",
+        &["clock_step"],
+    ),
 ];
 
 const LOAD: &[Key] = &[

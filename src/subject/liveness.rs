@@ -49,9 +49,13 @@ fn beat_for_tasks(trial: &Trial, period: Duration) {
 
 fn beat(trial: &Trial, beats: &Beats, rule: &LivenessRule) {
     let mut redis = None;
-    regularly(trial, rule.period, || match rule.store {
-        LivenessStore::Redis => to_redis(trial, beats, rule, &mut redis).map_err(|e| e.to_string()),
-        LivenessStore::Table | LivenessStore::None => to_table(trial, beats),
+    let clock = Clock { since: trial.reporter.now(), ahead_ms: beats.ahead_ms, steps_after: beats.steps_after };
+    regularly(trial, rule.period, || {
+        let says = clock.at(trial.reporter.now());
+        match rule.store {
+            LivenessStore::Redis => to_redis(trial, beats, rule, says, &mut redis).map_err(|e| e.to_string()),
+            LivenessStore::Table | LivenessStore::None => to_table(trial, says),
+        }
     });
 }
 
@@ -83,15 +87,30 @@ fn regularly(trial: &Trial, period: Duration, mut write: impl FnMut() -> Result<
     }
 }
 
-/// What the worker's own clock says.
-fn own_clock(trial: &Trial, beats: &Beats) -> Offset {
-    Offset(trial.reporter.now().0.saturating_add(beats.ahead_ms.saturating_mul(1_000_000)))
+/// The worker's own clock, which may be wrong.
+struct Clock {
+    /// Its first sign of life.
+    since: Offset,
+    /// By how much it is wrong, in milliseconds.
+    ahead_ms: i64,
+    /// From how long after the first sign on.
+    steps_after: Duration,
 }
 
-/// The value as the mission's workers write it.
-fn value(trial: &Trial, beats: &Beats) -> String {
+impl Clock {
+    /// What it says at an instant.
+    fn at(&self, now: Offset) -> Offset {
+        if now.since(self.since) < self.steps_after {
+            return now;
+        }
+        Offset(now.0.saturating_add(self.ahead_ms.saturating_mul(1_000_000)))
+    }
+}
+
+/// The value as the workers of the published reports write it; `says` is what its own clock says.
+fn value(trial: &Trial, says: Offset) -> String {
     let task = trial.current.task().map(|message| format!("{}.{message}", trial.id));
-    let now = trial.reporter.wall_of(own_clock(trial, beats));
+    let now = trial.reporter.wall_of(says);
     serde_json::json!({
         "worker_id": &trial.worker,
         "last_heartbeat_at": iso_8601(now),
@@ -101,7 +120,13 @@ fn value(trial: &Trial, beats: &Beats) -> String {
     .to_string()
 }
 
-fn to_redis(trial: &Trial, beats: &Beats, rule: &LivenessRule, link: &mut Option<Connection>) -> RedisResult<()> {
+fn to_redis(
+    trial: &Trial,
+    beats: &Beats,
+    rule: &LivenessRule,
+    says: Offset,
+    link: &mut Option<Connection>,
+) -> RedisResult<()> {
     let mut write = || -> RedisResult<()> {
         let connection = match link {
             Some(open) => open,
@@ -109,7 +134,7 @@ fn to_redis(trial: &Trial, beats: &Beats, rule: &LivenessRule, link: &mut Option
         };
         let key = format!("worker:{}", trial.worker);
         let ttl_ms = u64::try_from(rule.ttl.as_millis()).unwrap_or(u64::MAX);
-        redis::cmd("SET").arg(key).arg(value(trial, beats)).arg("PX").arg(ttl_ms).query(connection)
+        redis::cmd("SET").arg(key).arg(value(trial, says)).arg("PX").arg(ttl_ms).query(connection)
     };
     let written = write();
     if written.is_err() {
@@ -130,8 +155,23 @@ fn connect(beats: &Beats, rule: &LivenessRule) -> RedisResult<Connection> {
     Ok(connection)
 }
 
-fn to_table(trial: &Trial, beats: &Beats) -> Result<(), String> {
+fn to_table(trial: &Trial, says: Offset) -> Result<(), String> {
     let Some(tasks) = &trial.tasks else { return Err("there is no task store".to_string()) };
     let task = trial.current.task().map(|message| TaskId { trial: trial.id, message });
-    tasks.beat(&trial.worker, task, trial.reporter.now(), own_clock(trial, beats)).map_err(|e| e.to_string())
+    tasks.beat(&trial.worker, task, trial.reporter.now(), says).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_wrong_from_its_step_on() {
+        let at = |s: i64| Offset(s * 1_000_000_000);
+        let clock = Clock { since: at(10), ahead_ms: -300_000, steps_after: Duration::from_secs(6) };
+        assert_eq!(clock.at(at(15)), at(15));
+        assert_eq!(clock.at(at(16)), at(-284));
+        let always = Clock { steps_after: Duration::ZERO, ..clock };
+        assert_eq!(always.at(at(10)), at(-290));
+    }
 }

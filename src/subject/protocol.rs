@@ -120,6 +120,9 @@ pub struct Beats {
     /// How far the worker's own clock is ahead, in milliseconds.
     #[serde(default)]
     pub ahead_ms: i64,
+    /// From how long after the first sign of life on.
+    #[serde(default)]
+    pub steps_after: Duration,
     /// The watcher of running rows, whose heartbeats it writes for each of its tasks.
     #[serde(default)]
     pub running: Option<TaskHeartbeat>,
@@ -381,6 +384,7 @@ mod tests {
                     }),
                     target: target.clone(),
                     ahead_ms: -300_000,
+                    steps_after: Duration::from_secs(6),
                     running: Some(TaskHeartbeat::default()),
                 })),
                 store: Some("postgres:/x".to_string()),

@@ -84,7 +84,15 @@ impl Setup {
             command: None,
             delivery: halfopen::scenario::Delivery::default(),
         };
-        Arm { name: name.into(), settings, trials, load: true, liveness: None, clock_ahead_ms: 0 }
+        Arm {
+            name: name.into(),
+            settings,
+            trials,
+            load: true,
+            liveness: None,
+            clock_ahead_ms: 0,
+            clock_steps_after: Duration::ZERO,
+        }
     }
 
     pub fn fault(&self) -> Fault {

@@ -276,7 +276,13 @@ impl Run<'_> {
         }
         // Where the reaper looks, whichever database the messages are in.
         let target = Target { db: 0, ..self.target(trial, server, BrokerKind::Redis) };
-        Some(Box::new(Beats { rule, target, ahead_ms: arm.clock_ahead_ms, running }))
+        Some(Box::new(Beats {
+            rule,
+            target,
+            ahead_ms: arm.clock_ahead_ms,
+            steps_after: arm.clock_steps_after,
+            running,
+        }))
     }
 
     /// What a sweep goes by.
