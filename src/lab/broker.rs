@@ -1,7 +1,7 @@
 //! A broker that runs, and what all kinds have in common: waiting until it answers, and ending it.
 
 use super::netns::ADMIN;
-use super::running::Running;
+use super::running::{Recipe, Running};
 use super::{Alarm, LabError, Resource, Tables};
 use crate::host::clock::Clock;
 use crate::host::netns::NetNs;
@@ -46,8 +46,8 @@ pub struct Broker {
     /// Its log.
     pub log: PathBuf,
     pub(super) process: Running,
-    /// How it was started, where it is a child of the harness.
-    pub(super) launch: Option<Launch>,
+    /// How it was started.
+    pub(super) recipe: Recipe,
     /// Its own command line, where it has one.
     pub(super) control: Option<Launch>,
     /// Processes that it needs; ended after it.
@@ -74,10 +74,7 @@ impl Broker {
     /// # Errors
     /// When the old one does not go or the new one can't be started.
     pub fn restart(&mut self) -> io::Result<()> {
-        let launch = self.launch.clone().ok_or_else(|| io::Error::other("it is nobody's child here"))?;
-        self.process.kill()?;
-        self.process = launch.spawn()?.into();
-        Ok(())
+        self.recipe.start_again(&mut self.process)
     }
 
     /// What waits until it answers after a restart.
@@ -85,7 +82,7 @@ impl Broker {
     pub fn waiter(&self) -> Waiter {
         let Self { kind, port, user, password, .. } = self;
         let (kind, port, user, password) = (*kind, *port, user.clone(), password.clone());
-        let ns = self.launch.as_ref().and_then(|launch| launch.netns.clone());
+        let ns = self.recipe.netns();
         Waiter::new(kind.to_string(), move |within| {
             let attempt = || {
                 let mut stream = TcpStream::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;

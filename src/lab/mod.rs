@@ -71,8 +71,6 @@ pub struct LabSpec<'a> {
     pub router: RouterNs,
     /// The trials' server addresses that belong to a namespace for proxies; the brokers are behind it.
     pub proxied: Vec<Ipv4Addr>,
-    /// Whether a fault needs what only namespaces have: brokers that are the harness' own children.
-    pub namespaces_only: bool,
     /// With containers: whether one of them is the router between the others, as the namespaces lab always has one.
     pub routed: bool,
     /// Whether there is a second host with the same brokers, for the servers' addresses to move to.

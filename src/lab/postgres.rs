@@ -5,7 +5,7 @@
 //! has root alone it gets one of its own inside, in which the same user has another number (`unshare`).
 
 use super::broker::{Patience, Waiter};
-use super::running::Running;
+use super::running::{Recipe, Running};
 use super::{LabError, LabSpec};
 use crate::host::netns::NetNs;
 use crate::host::process::{Launch, Stream};
@@ -55,8 +55,8 @@ pub struct Postgres {
     /// Its version, where it tells.
     pub version: Option<String>,
     process: Running,
-    /// How it was started, where it is a child of the harness.
-    launch: Option<Launch>,
+    /// How it was started.
+    recipe: Recipe,
     dir: PathBuf,
 }
 
@@ -72,9 +72,7 @@ impl Postgres {
     /// # Errors
     /// When the old one does not go or the new one can't be started.
     pub fn restart(&mut self) -> io::Result<Waiter> {
-        let launch = self.launch.clone().ok_or_else(|| io::Error::other("it is nobody's child here"))?;
-        self.process.kill()?;
-        self.process = launch.spawn()?.into();
+        self.recipe.start_again(&mut self.process)?;
         let sockets = self.sockets.clone();
         Ok(Waiter::new("PostgreSQL".to_string(), move |_| log_in(&sockets)))
     }
@@ -134,7 +132,7 @@ impl Postgres {
         launch.netns = Some(ns.clone());
         let process = launch.clone().spawn().map_err(failed("start it"))?.into();
         let version = Program::Postgres.version(&postgres);
-        answering(process, Some(launch), version, dir, &output, patience)
+        answering(process, Recipe::Own(launch), version, dir, &output, patience)
     }
 
     pub(super) fn close(mut self) -> Vec<LabError> {
@@ -148,7 +146,7 @@ impl Postgres {
 /// A server that was started, once it lets its superuser in.
 pub(super) fn answering(
     mut process: Running,
-    launch: Option<Launch>,
+    recipe: Recipe,
     version: Option<String>,
     dir: PathBuf,
     output: &Path,
@@ -172,7 +170,7 @@ pub(super) fn answering(
             return Err(words("start it", &format!("it did not answer ({error})")));
         }
     }
-    Ok(Postgres { sockets: dir.clone(), version, process, launch, dir })
+    Ok(Postgres { sockets: dir.clone(), version, process, recipe, dir })
 }
 
 /// A program that is started as somebody else than root.

@@ -3,7 +3,7 @@
 use super::alarm::DISK_FREE;
 use super::broker::{Broker, Patience, wait_ready};
 use super::code_path::CodePath;
-use super::running::Running;
+use super::running::{Recipe, Running};
 use super::{Certificates, LabError, LabSpec, Programs, Site, amqp};
 use crate::host::netns::NetNs;
 use crate::host::process::{Launch, Stream};
@@ -79,7 +79,7 @@ pub(super) fn start(
             netns: launch.netns.clone(),
             ..Launch::new(program)
         }),
-        launch: Some(launch),
+        recipe: Recipe::Own(launch),
         helpers: vec![epmd],
         dir: files.dir,
         password: password.clone(),

@@ -1,7 +1,7 @@
 //! A real Redis of the run's own.
 
 use super::broker::{Broker, Patience, wait_ready};
-use super::running::Running;
+use super::running::{Recipe, Running};
 use super::{Certificates, LabError, LabSpec, Programs, Site};
 use crate::host::process::{Launch, Stream};
 use crate::host::programs::Program;
@@ -54,7 +54,7 @@ pub(super) fn start(
         unlike_stock: None,
         log,
         process,
-        launch: Some(launch),
+        recipe: Recipe::Own(launch),
         control: None,
         helpers: Vec::new(),
         dir: dir.clone(),

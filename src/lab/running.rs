@@ -1,7 +1,8 @@
 //! A process of a run, wherever it runs: a child of the harness in a namespace, or a process in a container.
 
-use super::docker::Contained;
-use crate::host::process::Process;
+use super::docker::{Contained, Remade};
+use crate::host::netns::NetNs;
+use crate::host::process::{Launch, Process};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::process::ExitStatus;
@@ -125,6 +126,40 @@ impl Running {
         match self {
             Self::Own(process) => process.kill().map(Status::from),
             Self::Contained(process) => process.kill(),
+        }
+    }
+}
+
+/// How a server was started, to be started once more on the same files.
+#[derive(Debug, Clone)]
+pub enum Recipe {
+    /// As a child of this process.
+    Own(Launch),
+    /// As the main process of a container.
+    Contained(Remade),
+}
+
+impl Recipe {
+    /// Kills what runs of it, where that still runs, and starts it again; nobody waits until it answers. In a container this
+    /// takes as long as the Docker engine takes to remove the old one and to make the new one, some tenths of a second.
+    ///
+    /// # Errors
+    /// When the old one does not go or the new one can't be started.
+    pub fn start_again(&self, running: &mut Running) -> io::Result<()> {
+        running.kill()?;
+        *running = match self {
+            Self::Own(launch) => launch.clone().spawn()?.into(),
+            Self::Contained(made) => made.start_again().map_err(|e| io::Error::other(e.to_string()))?,
+        };
+        Ok(())
+    }
+
+    /// The network that it is in.
+    #[must_use]
+    pub fn netns(&self) -> Option<NetNs> {
+        match self {
+            Self::Own(launch) => launch.netns.clone(),
+            Self::Contained(made) => Some(made.ns.clone()),
         }
     }
 }

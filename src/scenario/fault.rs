@@ -262,14 +262,6 @@ impl Act {
         matches!(self, Self::RebootHost | Self::FailOver)
     }
 
-    /// Whether it needs processes that are the harness' own children, as those in containers are not.
-    #[must_use]
-    pub fn needs_namespaces(self) -> bool {
-        let own_children =
-            matches!(self, Self::RestartBroker | Self::KillReaper | Self::KillStore | Self::WithholdAnswer);
-        self.hits_worker() || own_children
-    }
-
     /// Whether it is done to the process of one trial's worker, which then is a process of its own.
     #[must_use]
     pub fn hits_worker(self) -> bool {

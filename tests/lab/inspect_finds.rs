@@ -108,7 +108,6 @@ fn defaults_of_real_clients_are_found_and_a_frozen_proxy_looks_alive() {
         router: RouterNs::New,
         proxied: Vec::new(),
         standby: false,
-        namespaces_only: false,
         routed: false,
         middlebox: None,
         vhosts: Vec::new(),

@@ -51,7 +51,6 @@ fn spec<'a>(name: &str, dir: &std::path::Path, arms: Vec<ArmNet>, brokers: &'a B
         router: RouterNs::New,
         proxied: Vec::new(),
         standby: false,
-        namespaces_only: false,
         routed: false,
         middlebox: None,
         vhosts: Vec::new(),

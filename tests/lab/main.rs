@@ -14,6 +14,7 @@ mod common;
 mod compose;
 mod deaths;
 mod docker;
+mod docker_deaths;
 mod fault;
 mod firewall;
 mod inspect;

@@ -190,7 +190,11 @@ impl Run<'_> {
         }
         if does(plan, |act| act == Act::WithholdAnswer) {
             let dir = work_dir();
-            look_up_by(ADMIN, &dir).map_err(|e| EngineError::Cannot(format!("a name server of the run's own: {e}")))?;
+            // Containers have files of their own, laid into them as they were made; these mounts are the machine's there.
+            if self.job.docker.is_none() {
+                look_up_by(ADMIN, &dir)
+                    .map_err(|e| EngineError::Cannot(format!("a name server of the run's own: {e}")))?;
+            }
             let path = dir.join("names.json");
             let text = serde_json::to_vec(&names(plan)).map_err(std::io::Error::other);
             text.and_then(|text| std::fs::write(&path, text)).map_err(harness("the name server's names"))?;

@@ -29,9 +29,6 @@ pub(super) fn lab_spec(job: &Job) -> LabSpec<'_> {
         nofile: NOFILE,
         router: RouterNs::Current,
         proxied: job.plan.trials.iter().filter(|t| proxied(&job.plan, t.fault)).map(|t| t.server).collect(),
-        namespaces_only: does(&job.plan, Act::needs_namespaces)
-            // Who is nobody's child here can't be started again.
-            || scenario.faults.iter().any(|f| f.act.is_some_and(Act::starts_again) && f.duration.get().is_some()),
         routed: docker::is_routed(scenario),
         standby: does(&job.plan, |act| act == Act::FailOver),
         middlebox: middlebox(&job.plan),

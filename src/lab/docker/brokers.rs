@@ -8,11 +8,12 @@ use super::DockerSpec;
 use super::api::Api;
 use super::contained::{Contained, into_file};
 use super::container::Made;
+use super::remade::Remade;
 use super::wire::Host;
 use crate::host::process::Launch;
 use crate::host::secret::password;
 use crate::lab::broker::{Broker, Patience, wait_ready};
-use crate::lab::running::Running;
+use crate::lab::running::{Recipe, Running};
 use crate::lab::{Certificates, LabError, LabSpec, amqp, rabbitmq, redis};
 use crate::scenario::BrokerKind;
 use std::fs;
@@ -74,7 +75,8 @@ struct Start<'a> {
 struct Wants {
     command: Vec<String>,
     env: Vec<String>,
-    tmpfs: Vec<String>,
+    /// Where its data is: in the run's directory, which is in memory, so that one that is started again finds it.
+    binds: Vec<String>,
     /// Its log, below the directory of its files.
     log: &'static str,
     user: &'static str,
@@ -101,14 +103,15 @@ impl Start<'_> {
             image: image.clone(),
             command: Some(wants.command),
             env: wants.env,
-            binds: vec![format!("{}:{FILES}", dir.display())],
-            tmpfs: wants.tmpfs,
+            binds: [vec![format!("{}:{FILES}", dir.display())], wants.binds].concat(),
             network: format!("container:{}", self.server.container),
             pid_of: Some(self.server.container.clone()),
             ..Made::default()
         };
         let started = self.api.wait(made.start(self.api))?;
         let (log, output) = (dir.join(wants.log), dir.join("output"));
+        let (api, ns, nofile) = (self.api.clone(), self.server.ns.clone(), self.spec.nofile);
+        let again = Remade { api, made, output: output.clone(), nofile, ns };
         let file = fs::File::create(&output).map_err(io("keep what it prints"))?;
         into_file(self.api, started.output, file);
         let mut process =
@@ -133,7 +136,7 @@ impl Start<'_> {
             unlike_stock: wants.unlike_stock,
             log,
             process,
-            launch: None,
+            recipe: Recipe::Contained(again),
             control: (kind == BrokerKind::Rabbitmq).then(|| control(&started.name)),
             helpers: Vec::new(),
             dir,
@@ -144,6 +147,8 @@ impl Start<'_> {
     fn rabbitmq(&self, dir: &Path, password: &str, image: &str) -> io::Result<Wants> {
         open_dir(dir)?;
         open_dir(&dir.join("log"))?;
+        let data = dir.join("data");
+        open_dir(&data)?;
         let mut configured = rabbitmq::configuration(self.spec.brokers, password);
         configured.extend(
             self.tls.map(|files| files.lay_into(dir, Path::new(FILES))).transpose()?.as_ref().map(rabbitmq::listener),
@@ -173,7 +178,7 @@ impl Start<'_> {
         Ok(Wants {
             command: vec!["rabbitmq-server".into()],
             env: env.map(|(name, value)| format!("{name}={value}")).to_vec(),
-            tmpfs: vec!["/var/lib/rabbitmq".into()],
+            binds: vec![format!("{}:/var/lib/rabbitmq", data.display())],
             log: "log/rabbitmq.log",
             user: rabbitmq::USER,
             unlike_stock: Some(format!("{}; names of addresses are not looked up", rabbitmq::NO_BUSY_WAITING)),
@@ -189,7 +194,7 @@ impl Start<'_> {
         Ok(Wants {
             command: vec!["redis-server".into(), format!("{FILES}/redis.conf")],
             env: vec!["TZ=UTC".into()],
-            tmpfs: Vec::new(),
+            binds: Vec::new(),
             log: "redis.log",
             user: "default",
             unlike_stock: None,

@@ -3,19 +3,26 @@
 use super::api::{Api, cannot, failed};
 use super::contained::{Input, Output};
 use crate::lab::LabError;
+use bollard::errors::Error;
 use bollard::models::{ContainerCreateBody, HostConfig};
 use bollard::query_parameters::{
-    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, InspectContainerOptions, StartContainerOptions,
+    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, InspectContainerOptions,
+    RemoveContainerOptionsBuilder, StartContainerOptions,
 };
 use std::collections::HashMap;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The label that names the run which a container or a network belongs to.
 pub(super) const RUN_LABEL: &str = "io.halfopen.run";
 /// The label that says what it is to the run.
 const ROLE_LABEL: &str = "io.halfopen.role";
+
+/// How often the name of a container that has ended is looked for, until the engine has removed it.
+const LOOKS: u32 = 500;
+const BETWEEN: Duration = Duration::from_millis(20);
 
 /// What a container is made of.
 #[derive(Debug, Clone, Default)]
@@ -86,6 +93,23 @@ impl Made {
             host_config: Some(host),
             ..ContainerCreateBody::default()
         }
+    }
+
+    /// Waits until the one that had its name and has ended is gone; it is removed by force where the engine does not do so itself.
+    pub async fn wait_until_gone(&self, api: &Api) -> Result<(), LabError> {
+        let (docker, name) = (api.docker(), name_of(&self.run_id, &self.role));
+        for _ in 0..LOOKS {
+            let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
+            match docker.remove_container(&name, Some(options)).await {
+                Err(Error::DockerResponseServerError { status_code: 404, .. }) => return Ok(()),
+                // Gone by the next look, or being removed by the engine itself.
+                Ok(()) | Err(Error::DockerResponseServerError { status_code: 409, .. }) => {}
+                Err(other) => return Err(failed(format!("remove {name}"))(other)),
+            }
+            tokio::time::sleep(BETWEEN).await;
+        }
+        let source = io::Error::new(io::ErrorKind::TimedOut, "it is still there after 10 s");
+        Err(LabError::Docker { what: format!("remove {name}"), source })
     }
 
     /// Creates it, attaches to it, starts it.

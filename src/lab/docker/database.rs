@@ -7,10 +7,11 @@ use super::api::Api;
 use super::brokers::open_dir;
 use super::contained::{Contained, into_file};
 use super::container::Made;
+use super::remade::Remade;
 use super::wire::Host;
 use crate::lab::broker::Patience;
 use crate::lab::postgres::{self, Postgres, USER};
-use crate::lab::running::Running;
+use crate::lab::running::{Recipe, Running};
 use crate::lab::{LabError, LabSpec};
 use std::fs;
 use std::io;
@@ -18,7 +19,7 @@ use std::io;
 /// Its place in the journal, in names and in labels.
 pub(super) const ROLE: &str = "postgres";
 
-/// Where its files are: in memory, gone with the container.
+/// Where its files are: in the run's directory, which is in memory, so that one that is started again finds them.
 const DATA: &str = "/var/lib/postgresql";
 
 /// Starts it and waits until it lets its superuser in.
@@ -33,6 +34,8 @@ pub(super) fn start(
     let (dir, image) = (spec.work_dir.join(ROLE), docker.database.clone().unwrap_or_default());
     open_dir(&dir).map_err(failed("make its folder"))?;
     let folder = dir.display().to_string();
+    let data = dir.join("data");
+    open_dir(&data).map_err(failed("make its folder"))?;
     let settings = postgres::settings(spec);
     let settings = settings.iter().flat_map(|setting| ["-c", setting]);
     let command = ["postgres"].into_iter().chain(settings).chain(["-k", &folder]).map(str::to_string);
@@ -49,8 +52,7 @@ pub(super) fn start(
             format!("POSTGRES_INITDB_ARGS={}", postgres::INITDB),
             format!("PGDATA={DATA}/data"),
         ],
-        binds: vec![format!("{folder}:{folder}")],
-        tmpfs: vec![DATA.into()],
+        binds: vec![format!("{folder}:{folder}"), format!("{}:{DATA}", data.display())],
         network: format!("container:{}", server.container),
         pid_of: Some(server.container.clone()),
         ..Made::default()
@@ -59,7 +61,8 @@ pub(super) fn start(
     let output = dir.join("output");
     into_file(api, started.output, fs::File::create(&output).map_err(failed("keep what it prints"))?);
     let process = Contained::main_process(api, started.pid).map(Running::Contained).map_err(failed("watch it"))?;
-    let mut database = postgres::answering(process, None, None, dir, &output, patience)?;
+    let again = Remade { api: api.clone(), made, output: output.clone(), nofile: spec.nofile, ns: server.ns.clone() };
+    let mut database = postgres::answering(process, Recipe::Contained(again), None, dir, &output, patience)?;
     let version = postgres::version(&database.sockets).unwrap_or_else(|| "unknown".into());
     database.version = Some(format!("{version} ({image})"));
     Ok(database)

@@ -26,6 +26,7 @@ mod container;
 mod database;
 mod images;
 mod loader;
+mod remade;
 mod remains;
 mod seats;
 mod targets;
@@ -34,6 +35,7 @@ mod wire;
 pub use attached::{Attached, attach};
 pub use contained::Contained;
 pub use images::{ArmImage, arm_images, ensure_images, look, names_of_images};
+pub use remade::Remade;
 pub use remains::remove_outside;
 pub use targets::{Aim, Ends, Seen, afterwards, aim, has_targets};
 
@@ -196,12 +198,6 @@ fn bridge(api: &Api, run_id: &str) -> Result<String, LabError> {
 /// The first [`LabError`]; what was made until then is removed.
 pub fn build(spec: &LabSpec<'_>, docker: &DockerSpec, patience: &Patience) -> Result<Lab, LabError> {
     netns::validate(&spec.arms)?;
-    if spec.namespaces_only {
-        return Err(cannot(
-            "a worker that is killed or stopped, whatever is started again, and a name server have to be the harness' own processes; \
-             run it with --lab netns or vm",
-        ));
-    }
     let api = Api::usable()?;
     // From here on whatever fails takes with it what was made until then.
     let mut containers = Containers {

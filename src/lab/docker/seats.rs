@@ -6,7 +6,8 @@ use super::container::{Made, Started, own_program};
 use super::loader::Loader;
 use super::wire::Host;
 use super::{DockerSpec, HOLD, PROGRAM, prefix_of};
-use crate::lab::{LabError, LabSpec};
+use crate::host::names::files;
+use crate::lab::{ADMIN, LabError, LabSpec};
 use futures::future::join_all;
 use std::path::Path;
 
@@ -39,6 +40,10 @@ pub(super) fn seats(
     let mut binds = vec![format!("{}:{PROGRAM}:ro", program.display()), bind(&spec.work_dir, "")];
     binds.extend(docker.shared.iter().map(|path| bind(path, "")));
     binds.extend(docker.read_only.iter().map(|path| bind(path, ":ro")));
+    if spec.names {
+        let covers = files(ADMIN, &spec.work_dir).map_err(|e| cannot(format!("the name server's files: {e}")))?;
+        binds.extend(covers.iter().map(|(file, place)| format!("{}:{}:ro", file.display(), place.display())));
+    }
     // Looking at another process's sockets from beside it takes the right to trace it.
     let capabilities = if docker.others { vec!["SYS_PTRACE".to_string()] } else { Vec::new() };
     let plain = |role: String| Made {

@@ -143,6 +143,7 @@ fn bridged(spec: &LabSpec<'_>, seats: &Seats) -> Result<(), LabError> {
             let via = of(s).unwrap_or(server).address;
             Op::Route { to: *s, prefix: 32, via, source: Some(*c) }
         }));
+        ops.extend(spec.names.then(|| route((ADMIN, 32), server)));
         apply(&host.ns, &ops).map_err(LabError::Network)?;
         set_sysctls(&host.ns, arm)?;
     }
