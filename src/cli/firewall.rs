@@ -5,7 +5,6 @@ use super::exit::{Exit, Failure};
 use crate::fault::MOST_TRIALS_OF_IPTABLES;
 use crate::host::iptables::Kind;
 use crate::plan::Plan;
-use crate::scenario::Fault;
 use std::path::Path;
 
 /// The tools that were asked for; `None` is nftables.
@@ -18,17 +17,6 @@ pub(super) fn kind(name: FirewallName) -> Option<Kind> {
     }
 }
 
-/// Why iptables can't carry a fault out.
-fn lacks(fault: &Fault) -> Option<&'static str> {
-    if fault.middlebox.is_some() {
-        Some("the middlebox is made of rules of nftables")
-    } else if !fault.injection.is_faithful() {
-        Some("distorted cuts are made with nftables")
-    } else {
-        None
-    }
-}
-
 /// Refuses what iptables has no means for.
 pub(super) fn check(path: &Path, plan: &Plan, args: &RunArgs) -> Result<(), Failure> {
     let Some(kind) = kind(args.firewall) else { return Ok(()) };
@@ -37,9 +25,6 @@ pub(super) fn check(path: &Path, plan: &Plan, args: &RunArgs) -> Result<(), Fail
         return refuse(format!(
             "--firewall {kind} runs with --lab netns: the other labs have no router of the run's own"
         ));
-    }
-    if let Some((fault, why)) = plan.scenario.faults.iter().find_map(|fault| Some((fault, lacks(fault)?))) {
-        return refuse(format!("fault `{}`: {why}; run it without --firewall {kind}", fault.name()));
     }
     if plan.trials.len() > MOST_TRIALS_OF_IPTABLES {
         let n = plan.trials.len();

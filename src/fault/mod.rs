@@ -8,6 +8,7 @@
 mod apply;
 mod error;
 mod iptables;
+mod iptables_rules;
 mod layout;
 mod local;
 mod render;
@@ -16,7 +17,8 @@ mod table;
 
 pub use apply::{Applied, FaultTable, TrialReading};
 pub use error::FaultError;
-pub use iptables::{IptablesTable, MOST_TRIALS as MOST_TRIALS_OF_IPTABLES, render_iptables};
+pub use iptables::IptablesTable;
+pub use iptables_rules::{MOST_TRIALS as MOST_TRIALS_OF_IPTABLES, render_iptables};
 pub use layout::{Layout, NAT_OUTSIDE};
 pub use local::LocalCut;
 pub use render::{Counted, Cut, Placed, cut_ops, heal_ops, placed, render_bridge, render_text};

@@ -13,7 +13,7 @@ use std::collections::HashSet;
 pub enum Table {
     /// By nftables: all that a cut can be.
     Nftables(FaultTable),
-    /// By iptables: cuts that drop, in a router that is no middlebox.
+    /// By iptables.
     Iptables(IptablesTable),
 }
 
@@ -26,6 +26,18 @@ impl Table {
         match self {
             Self::Nftables(table) => table.cut(cut),
             Self::Iptables(table) => table.cut(&cut),
+        }
+    }
+
+    /// Several cuts as if each came alone: one commit each with nftables, one for all of them with iptables, whose tools are
+    /// programs.
+    ///
+    /// # Errors
+    /// The first one; with iptables nothing is in force then.
+    pub fn cut_all(&mut self, cuts: &[Cut]) -> Result<(), FaultError> {
+        match self {
+            Self::Nftables(table) => cuts.iter().try_for_each(|cut| table.cut(*cut).map(drop)),
+            Self::Iptables(table) => table.cut_all(cuts).map(drop),
         }
     }
 

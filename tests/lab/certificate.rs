@@ -4,7 +4,7 @@
 use crate::common::{binary, require_root, within};
 use crate::support::{Connection, Lab};
 use halfopen::events::{Event, Kind, Source, Tuple};
-use halfopen::fault::{Applied, Cut, FaultTable, IptablesTable, Table};
+use halfopen::fault::{Applied, Cut, FaultTable, IptablesTable, Layout, Table};
 use halfopen::host::clock::Clock;
 use halfopen::host::iptables::{Iptables, Kind as Tools};
 use halfopen::host::netns::NetNs;
@@ -242,7 +242,7 @@ fn table_of(tools: Option<&str>) -> Table {
     };
     let lock = std::env::temp_dir().join(format!("xtables-{}.lock", std::process::id()));
     let tools = Iptables::open(kind, &here, lock).expect("the tools");
-    Table::Iptables(IptablesTable::install(tools, true, clock).expect("the chains"))
+    Table::Iptables(IptablesTable::install(Layout::default(), tools, true, clock).expect("the chains"))
 }
 
 #[test]

@@ -54,9 +54,9 @@ fn every_firewall_makes_the_same_cut() {
 }
 
 /// What is made in several steps, or ends: once and again, by a lease of the kernel's; on a connection that is forgotten; on
-/// one that has just been made.
+/// one that has just been made; and a router that is a middlebox and answers, forgets in silence, or takes up again.
 #[test]
-fn iptables_heals_comes_again_forgets_and_meets_a_reconnect() {
+fn iptables_heals_comes_again_forgets_meets_a_reconnect_and_makes_middleboxes() {
     require_root();
     let dir = tempfile::tempdir().expect("a directory");
     let file = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("scenarios/faults/{name}.toml"));
@@ -65,6 +65,9 @@ fn iptables_heals_comes_again_forgets_and_meets_a_reconnect() {
         ("healed", "iptables-legacy"),
         ("rebooted-host", "iptables-nft"),
         ("reconnect", "iptables-legacy"),
+        ("nat-reset", "iptables-nft"),
+        ("nat-loose", "iptables-legacy"),
+        ("firewall-forgets", "iptables-legacy"),
     ];
     let runs = all.map(|(name, kind)| {
         let out = dir.path().join(format!("{name}-{kind}"));
@@ -83,11 +86,11 @@ fn what_iptables_has_no_means_for_is_refused_before_anything_is_made() {
     let dir = tempfile::tempdir().expect("a directory");
     let (file, out) = (scenario(dir.path(), ""), dir.path().join("out"));
     let text = std::fs::read_to_string(&file).expect("the scenario");
-    std::fs::write(&file, text.replace("\"blackhole\"", "\"firewall-forgets\"")).expect("the scenario");
+    std::fs::write(&file, text.replace("trials = 3", "trials = 126")).expect("the scenario");
     let output = ended(start(&file, &out, &["--firewall", "iptables"]));
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("made of rules of nftables") && said.contains("without --firewall"), "{said}");
+    assert!(said.contains("252 trials are too many for iptables") && said.contains("without --firewall"), "{said}");
     assert!(!out.exists());
 }
 
@@ -102,10 +105,22 @@ fn a_distorted_cut_is_refused_or_labelled() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(said.contains("[fault] injection") && said.contains("--allow-distorted"), "{said}");
     assert!(!out.exists());
+    // A cut that answers is made by whichever firewall it is to be.
+    let other = tempfile::tempdir().expect("a directory");
+    let rejects = scenario(other.path(), "name = \"rejected\"\ninjection = \"reject-reset\"");
+    let answers = start(&rejects, &dir.path().join("answers"), &["--allow-distorted", "--firewall", "iptables-nft"]);
     // The gates are those of a faithful cut: no agreement can be had where the model knows nothing.
     let run = ended(start(&file, &out, &["--allow-distorted"]));
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(said.contains("DISTORTED"), "{said}{}", String::from_utf8_lossy(&run.stderr));
+    let answered = ended(answers);
+    assert!(String::from_utf8_lossy(&answered.stdout).contains("DISTORTED"));
+    let told = summary(&dir.path().join("answers"));
+    assert_eq!(
+        (&told["totals"]["void"], &told["cells"][0]["watchers"][0]["name"]),
+        (&0.into(), &"reset".into()),
+        "{told}"
+    );
     let summary = summary(&out);
     assert_eq!(summary["distorted"][0], "own-egress: dropped on the subject's own egress");
     assert_eq!(summary["totals"]["void"], 0, "nothing of the clients came as far as the router");

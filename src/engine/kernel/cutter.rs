@@ -9,7 +9,7 @@ use super::addresses::Addresses;
 use super::alarms::Alarms;
 use super::distorted::Distorted;
 pub use super::request::{LEASE_BEYOND, Request, What};
-use crate::events::{Counters, Event, Kind, Source, Tuple};
+use crate::events::{Counters, Event, Kind, SocketSnapshot, Source, Tuple};
 use crate::fault::{Applied, Cut, Table, TrialReading};
 use crate::host::clock::Clock;
 use crate::host::conntrack::Conntrack;
@@ -90,6 +90,17 @@ const AWAIT: Pace = Pace::new(Duration::from_millis(20), 20).at_most(Duration::f
 const FEW: usize = 4;
 /// No look is begun so shortly before a cut.
 const CUT_FIRST: Duration = Duration::from_millis(20);
+
+/// What is put into the table.
+fn cut_of(trial: TrialId, tuple: Tuple, what: What) -> Cut {
+    let What { scope, drop, lease, injection, .. } = what;
+    Cut { trial, tuple, scope, drop, injection, lease }
+}
+
+/// For how long nothing had come from the broker, in seconds.
+fn quiet_s(socket: &SocketSnapshot) -> f64 {
+    f64::from(socket.last_data_recv_ms.min(socket.last_ack_recv_ms)) / 1e3
+}
 
 impl Cutter {
     /// A cutter over an installed table; `sock_diag` has one handle a client namespace, `far_ends` is the brokers'.
@@ -255,12 +266,10 @@ impl Cutter {
                 return;
             }
         }
-        let forgotten = match what.idle.then(|| self.watch(index)) {
-            Some(None) => return,
-            Some(Some(forgotten)) => Some(forgotten),
-            None => None,
-        };
-        let age_at_fault_s = socket.map(|s| f64::from(s.last_data_recv_ms.min(s.last_ack_recv_ms)) / 1e3);
+        if what.idle {
+            return self.expire(index);
+        }
+        let age_at_fault_s = socket.map(|s| quiet_s(&s));
         let applied = match what.act {
             Some(Act::RebootHost | Act::FailOver) => self.lose_the_far_end(trial, tuple, what),
             Some(act) if act.alarms() => self.alarms.raise(self.clock),
@@ -271,7 +280,7 @@ impl Cutter {
                 let actor = self.own_actors.get_mut(&trial).ok_or_else(|| "the trial has no worker".to_string());
                 actor.and_then(|actor| actor.act(self.clock, act))
             }
-            Some(Act::ForgetEntry) => self.forget(trial, tuple, what, forgotten),
+            Some(Act::ForgetEntry) => self.forget(trial, tuple, what),
             Some(act) => self.actor.act(self.clock, act),
             None if what.injection.is_local() => self.distort(trial, tuple, what, client),
             None => self.install(trial, tuple, what),
@@ -379,8 +388,7 @@ impl Cutter {
 
     /// Puts the trial's elements in their sets: those that count, and those that drop.
     fn install(&mut self, trial: TrialId, tuple: Tuple, what: What) -> Result<Applied, String> {
-        let What { scope, drop, lease, injection, .. } = what;
-        self.table.cut(Cut { trial, tuple, scope, drop, injection, lease }).map_err(|error| error.to_string())
+        self.table.cut(cut_of(trial, tuple, what)).map_err(|error| error.to_string())
     }
 
     /// Says what a look at the broker's processes shows, for a trial whose fault lies there.

@@ -7,6 +7,9 @@ const LOOK: Duration = Duration::from_millis(4);
 /// From so long before the earliest end of an entry on it is looked at so often.
 const NEAR: Duration = Duration::from_millis(500);
 
+/// What is said of an entry that was seen alive.
+const GONE: &str = "the middlebox had an entry of the connection, and it is gone";
+
 /// What a look at an entry showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
@@ -99,22 +102,66 @@ impl Cutter {
         }
     }
 
-    /// Lets the middlebox forget the connection, unless it has by itself; from then on the trial's packets are counted.
-    pub(super) fn forget(
-        &mut self,
-        trial: TrialId,
-        tuple: Tuple,
-        what: What,
-        forgotten: Option<Result<Applied, String>>,
-    ) -> Result<Applied, String> {
-        let middlebox = self.middlebox.as_mut().ok_or("the router tracks no connections")?;
-        let applied = match forgotten {
-            Some(by_itself) => by_itself?,
-            None => middlebox.forget(self.clock, tuple)?,
+    /// Looks whether the middlebox has forgotten a connection by itself, and others in the same moment. Those are counted from
+    /// then on, in one go: putting rules in takes a moment, with iptables tens of milliseconds, and nobody's end is to be seen
+    /// later because of another's.
+    pub(super) fn expire(&mut self, index: usize) {
+        if self.in_force.contains_key(&self.planned[index].trial) {
+            return;
+        }
+        let Some(first) = self.watch(index) else { return };
+        let mut gone = vec![(index, first)];
+        gone.extend(self.gone_beside(index));
+        let of = |(index, _): &(usize, Result<Applied, String>)| {
+            let Planned { trial, tuple, what, .. } = self.planned[*index];
+            cut_of(trial, tuple, what)
         };
+        let cuts: Vec<Cut> = gone.iter().filter(|(_, seen)| seen.is_ok()).map(of).collect();
+        let counted = self.table.cut_all(&cuts).map_err(|error| error.to_string());
+        for (index, seen) in gone {
+            let Planned { trial, tuple, client, .. } = self.planned[index];
+            let socket = self.sock_diag.get_mut(client).and_then(|d| d.get(tuple).ok().flatten());
+            let kind = match seen.and_then(|applied| counted.clone().map(|()| applied)) {
+                Ok(Applied { before, after }) => {
+                    self.say(trial, Kind::Proof { what: GONE.to_string(), holds: true });
+                    self.undropped.insert(trial, after);
+                    self.in_force.insert(trial, true);
+                    Kind::FaultApplied { tuple, before, after, age_at_fault_s: socket.map(|s| quiet_s(&s)) }
+                }
+                Err(reason) => Kind::FaultFailed { reason },
+            };
+            self.say(trial, kind);
+            self.prove(trial);
+        }
+    }
+
+    /// The other connections whose entries are looked at about now and are gone, too.
+    fn gone_beside(&mut self, index: usize) -> Vec<(usize, Result<Applied, String>)> {
+        let soon = self.clock.now() + LOOK * 2;
+        let near = self.due.iter().filter_map(|Reverse((at, due))| match due {
+            Due::Cut(other) if *at <= soon && *other != index && self.planned[*other].what.idle => Some(*other),
+            _ => None,
+        });
+        let mut gone = Vec::new();
+        for other in near {
+            let Planned { trial, tuple, .. } = self.planned[other];
+            let seen = self.middlebox.as_mut().map(|middlebox| middlebox.look(self.clock, trial, tuple));
+            if let Some(Ok(Look::Forgotten(applied))) = seen
+                && !self.finished.contains(&trial)
+                && !self.in_force.contains_key(&trial)
+            {
+                gone.push((other, Ok(applied)));
+            }
+        }
+        gone
+    }
+
+    /// Lets the middlebox forget the connection; from then on the trial's packets are counted.
+    pub(super) fn forget(&mut self, trial: TrialId, tuple: Tuple, what: What) -> Result<Applied, String> {
+        let middlebox = self.middlebox.as_mut().ok_or("the router tracks no connections")?;
+        let applied = middlebox.forget(self.clock, tuple)?;
         self.install(trial, tuple, what)?;
-        let what = "the middlebox had an entry of the connection, and it is gone".to_string();
-        self.say(trial, Kind::Proof { what, holds: true });
+        self.say(trial, Kind::Proof { what: GONE.to_string(), holds: true });
         Ok(applied)
     }
 

@@ -35,7 +35,7 @@ pub fn install_table(layout: Layout, job: &Job, lab: &Lab, clock: Clock) -> Resu
         let tools = Iptables::open(kind, &lab.router, lock).map_err(FaultError::Iptables)?;
         let faults = &job.plan.scenario.faults;
         let leases = faults.iter().any(|f| f.duration.get().is_some() || f.act.is_some_and(Act::forgets));
-        return IptablesTable::install(tools, leases, clock).map(Table::Iptables);
+        return IptablesTable::install(layout, tools, leases, clock).map(Table::Iptables);
     }
     let (family, own_name) = lab.path();
     let name = own_name.as_deref().unwrap_or(TABLE);
