@@ -6,6 +6,7 @@ use super::aftermath::{
     TableClock, TaskHeartbeat, TaskStoreKind, User,
 };
 use super::error::Findings;
+use super::idle_keys;
 use super::model::{Arm, Published, Tasks};
 use super::profile;
 use super::walk::Fields;
@@ -31,7 +32,7 @@ pub(super) fn read(around: &Around<'_>) -> Fallback {
 }
 
 /// The rule that knows which workers live.
-const LIVENESS: &str = "liveness";
+pub(super) const LIVENESS: &str = "liveness";
 
 fn reaper_of(fields: &Fields) -> Option<ReaperSettings> {
     fields.text("rule")?;
@@ -176,6 +177,7 @@ pub(super) fn check(around: &Around<'_>, findings: &mut Findings) {
         findings.error(user.at, user.label.trim_end(), problem);
     }
     numbered_work(around, findings);
+    idle_keys::check(around, findings);
     arms_and_liveness(around, findings);
     if let Some(reaper) = around.reaper {
         keys_of_its_rule(reaper, findings);

@@ -14,6 +14,7 @@ mod fallback;
 mod fault;
 mod faults;
 mod gates;
+mod idle_keys;
 mod injection;
 mod keys;
 mod link;
