@@ -157,7 +157,7 @@ async fn sweep(args: &ReapArgs, config: OwnConfig) -> Result<Exit, Failure> {
                 publish(args, &metrics)?;
                 // What was never reached, or is wrong, won't mend itself; what broke off may.
                 if !args.go_on || !ever || matches!(error, StoreError::Config(_)) {
-                    return Err(failure(&error));
+                    return Err(failure(&args.config, &error));
                 }
                 say!("halfopen: {error}; the next sweep tries again");
             }
@@ -172,13 +172,42 @@ async fn sweep(args: &ReapArgs, config: OwnConfig) -> Result<Exit, Failure> {
     }
 }
 
-fn failure(error: &StoreError) -> Failure {
+fn failure(file: &Path, error: &StoreError) -> Failure {
     let exit = match error {
         StoreError::Config(_) => Exit::Usage,
         StoreError::Unreachable { .. } => Exit::Cannot,
         StoreError::Failed { .. } => Exit::Harness,
     };
-    Failure::new(exit, error.to_string())
+    let text = match error {
+        // What only the store could tell of the file.
+        StoreError::Config(text) => {
+            let written = std::fs::read_to_string(file).unwrap_or_default();
+            let place = place_of(&written, text).map(|(line, column)| format!("{line}:{column}: ")).unwrap_or_default();
+            format!("{}:{}{text}", file.display(), if place.is_empty() { " " } else { &place })
+        }
+        _ => error.to_string(),
+    };
+    Failure::new(exit, text)
+}
+
+/// Where in the file the key stands that a message begins with (`tasks.status: …`): line and column, or those of its section.
+fn place_of(file: &str, message: &str) -> Option<(usize, usize)> {
+    let (section, key) = message.split([':', ' ']).next()?.split_once('.')?;
+    let mut here = "";
+    let mut place = None;
+    for (number, line) in file.lines().enumerate() {
+        let text = line.trim_start();
+        let column = line.len() - text.len() + 1;
+        if let Some(name) = text.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+            here = name.trim();
+            if here == section {
+                place = Some((number + 1, column));
+            }
+        } else if here == section && text.split('=').next().is_some_and(|name| name.trim() == key) {
+            return Some((number + 1, column));
+        }
+    }
+    place
 }
 
 fn locked(metrics: &Mutex<Metrics>) -> std::sync::MutexGuard<'_, Metrics> {
@@ -255,4 +284,18 @@ fn show(args: &ReapArgs, report: &SweepReport) -> String {
 /// Without control characters: names in a table are somebody else's.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stores_word_on_the_file_has_its_place_there() {
+        let file = "[tasks]\naddress = \"postgres://h\"\n  status = \"state\"\n\n[liveness]\nstatus = \"x\"\n";
+        assert_eq!(place_of(file, "tasks.status: the table `t` has no column `state`"), Some((3, 3)));
+        assert_eq!(place_of(file, "tasks.address postgres://h: no such host"), Some((2, 1)));
+        assert_eq!(place_of(file, "liveness.ttl: too short"), Some((5, 1)));
+        assert_eq!(place_of(file, "address_env names $X, which is not set; set it"), None);
+    }
 }

@@ -18,6 +18,9 @@ use tokio_postgres::{Client, Config};
 /// How long the database may take to accept a connection, and to answer one statement.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a request to cancel a statement may take.
+const CANCEL_WITHIN: Duration = Duration::from_secs(2);
+
 /// What went wrong with a store.
 #[derive(Debug, Error)]
 pub enum StoreError {
@@ -62,6 +65,8 @@ pub struct ActiveRow {
 /// A connection to the table.
 pub struct Database {
     client: Client,
+    /// How a connection is encrypted: a request to cancel comes over one of its own.
+    connector: Connector,
     tasks: TaskTable,
     /// The type of the column `id`, by which its index is found.
     id_type: String,
@@ -111,7 +116,8 @@ impl Database {
         let connecting = tokio::time::timeout(PATIENCE, config.connect(connector.clone())).await;
         let (client, connection) = connecting.map_err(|_| unreachable("no answer".to_string()))?.map_err(refused)?;
         tokio::spawn(connection);
-        let mut database = Self { client, tasks: tasks.clone(), id_type: String::new(), now: "now()", liveness: None };
+        let mut database =
+            Self { client, connector, tasks: tasks.clone(), id_type: String::new(), now: "now()", liveness: None };
         database.look(liveness).await?;
         Ok(database)
     }
@@ -161,8 +167,22 @@ impl Database {
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, StoreError> {
         let failed = |text: String| StoreError::Failed { what, text };
-        let answer = tokio::time::timeout(PATIENCE, answer).await;
-        answer.map_err(|_| failed(format!("no answer within {PATIENCE:?}")))?.map_err(|e| failed(words(&e)))
+        match tokio::time::timeout(PATIENCE, answer).await {
+            Ok(answer) => answer.map_err(|e| failed(words(&e))),
+            Err(_) => {
+                let told =
+                    if self.cancel().await { "it was asked to cancel it" } else { "it can't be asked to cancel it" };
+                Err(failed(format!("no answer within {PATIENCE:?}; {told}")))
+            }
+        }
+    }
+
+    /// Asks the server to give up what nobody waits for any more: a statement that waits for another's lock would else be carried out
+    /// whenever that goes. Whether the request was taken; it may come too late all the same.
+    async fn cancel(&self) -> bool {
+        let token = self.client.cancel_token();
+        let asked = token.cancel_query(self.connector.clone());
+        matches!(tokio::time::timeout(CANCEL_WITHIN, asked).await, Ok(Ok(())))
     }
 
     /// Every active row, the oldest first, and the database's own time in seconds since 1970.
