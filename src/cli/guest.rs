@@ -18,6 +18,15 @@ const MEMORY_MIB: u32 = 1024;
 /// The same with whole workers of somebody else's inside: some 100 MiB each.
 const MEMORY_WITH_CLIENTS_MIB: u32 = 1536;
 
+/// Up to so many connections that is enough; each further one gets a MiB more. The kernel lets TCP have a tenth of the memory, and
+/// where that is used up it drops what it would else keep: a receiver that does not read then looks like a dead one.
+const CONNECTIONS: usize = 500;
+
+fn memory_mib(clients: bool, connections: usize) -> u32 {
+    let base = if clients { MEMORY_WITH_CLIENTS_MIB } else { MEMORY_MIB };
+    base + u32::try_from(connections.saturating_sub(CONNECTIONS)).unwrap_or(u32::MAX - base)
+}
+
 /// What the guest was.
 pub struct Guest {
     /// Its kernel.
@@ -27,7 +36,12 @@ pub struct Guest {
 }
 
 /// Carries out the job that lies in the run directory. Returns how the supervisor in the guest ended, and the guest.
-pub fn run_in_guest(run_id: &str, out: &Path, clients: bool, args: &RunArgs) -> Result<(Ended, Guest), Failure> {
+pub fn run_in_guest(
+    run_id: &str,
+    out: &Path,
+    (clients, connections): (bool, usize),
+    args: &RunArgs,
+) -> Result<(Ended, Guest), Failure> {
     let cache = Cache::of_user().map_err(|e| failure(&e))?;
     let kernel = cache.kernel(args.kernel.as_deref()).map_err(|e| failure(&e))?;
     let mut boot = Boot::new(kernel, Vec::new()).map_err(|e| failure(&e))?;
@@ -36,7 +50,7 @@ pub fn run_in_guest(run_id: &str, out: &Path, clients: bool, args: &RunArgs) -> 
     boot.argv =
         [&init, "__supervise", run_id, &text(out), "--", "/proc/self/exe", "__engine", &job].map(String::from).into();
     boot.mode = args.vm_mode.mode();
-    boot.memory_mib = if clients { MEMORY_WITH_CLIENTS_MIB } else { MEMORY_MIB };
+    boot.memory_mib = memory_mib(clients, connections);
     boot.writable = vec![out.to_path_buf()];
     // The journal of a run whose end is the guest's end is the guest's own affair.
     boot.env.retain(|(name, _)| name != "HALFOPEN_STATE_DIR");
@@ -71,5 +85,15 @@ fn empty(out: &Path) {
             // What could not be removed makes the second attempt fail with its own message.
             let _ = fs::remove_file(entry.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_connections_get_more_memory() {
+        assert_eq!((memory_mib(false, 20), memory_mib(true, 500), memory_mib(false, 1_488)), (1_024, 1_536, 2_012));
     }
 }

@@ -455,7 +455,8 @@ fn supervised(dir: &RunDir, ready: &Ready, args: &RunArgs) -> Result<(Ended, Opt
     let file = out.join(JOB_FILE);
     dir.write(JOB_FILE, &serde_json::to_vec(&job).map_err(|e| harness(&e))?).map_err(|e| harness(&e))?;
     if args.lab == LabName::Vm {
-        let ended = run_in_guest(&run_id, &out, !ready.environments.is_empty(), args);
+        let inside = (!ready.environments.is_empty(), ready.plan.trials.len());
+        let ended = run_in_guest(&run_id, &out, inside, args);
         let _ = std::fs::remove_file(&file);
         return ended.map(|(ended, guest)| (ended, Some(guest)));
     }
