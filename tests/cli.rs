@@ -275,6 +275,29 @@ fn a_dry_run_speaks_of_the_lab_that_was_asked_for() {
 }
 
 #[test]
+fn a_command_whose_program_is_not_there_is_refused_before_anything_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, out) = (dir.path().join("own.toml"), dir.path().join("out"));
+    let said = |subject: &str| {
+        let scenario = format!(
+            "# Who notices?\n[scenario]\nname = \"own\"\nhorizon = \"9s\"\n[load]\nrate = \"1/s\"\n[fault]\nprofile = \"blackhole\"\n\
+             [[arm]]\nname = \"a\"\nsubject = {{ broker = \"redis\", {subject} }}\n"
+        );
+        std::fs::write(&file, scenario).unwrap();
+        let result = output(&["run", file.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+        assert_eq!(result.status.code(), Some(3), "{}", text(&result.stderr));
+        assert!(!out.exists());
+        text(&result.stderr).to_string()
+    };
+    let absent = said("command = [\"/nonexistent/python3\", \"{queue}\"]");
+    assert!(absent.contains("arm `a`: its command's program `/nonexistent/python3` is not there"), "{absent}");
+    let unknown = said("command = [\"no-such-program\", \"{queue}\"]");
+    assert!(unknown.contains("`no-such-program` is not there or may not be executed"), "{unknown}");
+    let nowhere = said("command = [\"sh\", \"{queue}\"], cwd = \"/nonexistent\"");
+    assert!(nowhere.contains("no directory /nonexistent"), "{nowhere}");
+}
+
+#[test]
 fn tables_have_a_form_for_machines() {
     let list: serde_json::Value = serde_json::from_slice(&output(&["list", "--json"]).stdout).unwrap();
     let names: Vec<&str> = list.as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();

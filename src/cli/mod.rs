@@ -29,6 +29,7 @@ mod jobs;
 mod list;
 mod machine;
 mod merge;
+mod own_program;
 mod predict;
 mod progress;
 mod reap;

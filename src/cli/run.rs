@@ -5,7 +5,7 @@ use super::exit::{Exit, Failure};
 use super::guest::{Guest, run_in_guest};
 use super::jobs::side_by_side;
 use super::redact::redact;
-use super::{baseline, dry_run, firewall, machine, pretty, print, waves};
+use super::{baseline, dry_run, firewall, machine, own_program, pretty, print, waves};
 use crate::clients;
 use crate::engine::job::{FACTS_FILE, Facts, JOB_FILE, Job};
 use crate::engine::kernel::descriptors;
@@ -527,6 +527,7 @@ pub(super) fn preflight(ready: &Ready, lab: LabName) -> Result<(), Failure> {
             return Err(Failure::new(Exit::Cannot, format!("{} is not installed; {}", missing.name(), missing.mend())));
         }
     }
+    own_program::are_there(&ready.path, &ready.plan)?;
     let postgres = ready.plan.scenario.reaper.as_ref().is_some_and(|r| r.store == TaskStoreKind::Postgres);
     if postgres && Program::Postgres.locate().is_none() {
         let (name, mend) = (Program::Postgres.name(), Program::Postgres.mend());

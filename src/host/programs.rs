@@ -3,7 +3,7 @@
 //! What is left out: how they are configured and started, which is the lab's.
 
 use crate::host::process::output;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,6 +24,16 @@ pub enum Program {
 /// A file that this process may execute: one that it may not is as good as none.
 fn can_run(path: &Path) -> bool {
     path.is_file() && nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok()
+}
+
+/// A program by the name that somebody gave it, as a shell finds it: one with a `/` counts from the directory, any other is in one
+/// of `path`'s.
+#[must_use]
+pub fn find(program: &str, directory: &Path, path: &OsStr) -> Option<PathBuf> {
+    if program.contains('/') {
+        return Some(directory.join(program)).filter(|file| can_run(file));
+    }
+    std::env::split_paths(path).map(|folder| folder.join(program)).find(|file| can_run(file))
 }
 
 impl Program {
