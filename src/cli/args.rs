@@ -89,7 +89,7 @@ pub struct RunArgs {
     /// Trials per arm and fault, instead of the scenario's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub trials: Option<u32>,
-    /// Only this share of the trials, for example 1/4
+    /// Only this share of the trials, for example 1/4; done at once, whatever `at_once` says
     #[arg(long, value_name = "I/N", value_parser = partition)]
     pub partition: Option<(u32, u32)>,
     /// Say what would be created, which privileges that takes and how long it lasts; create nothing

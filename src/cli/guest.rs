@@ -54,7 +54,7 @@ pub fn run_in_guest(
     boot.writable = vec![out.to_path_buf()];
     // The journal of a run whose end is the guest's end is the guest's own affair.
     boot.env.retain(|(name, _)| name != "HALFOPEN_STATE_DIR");
-    boot.env.push(("HALFOPEN_STATE_DIR".into(), "/tmp/state".into()));
+    boot.env.push(("HALFOPEN_STATE_DIR".into(), "/run/halfopen-state".into()));
     let retry = &mut |stall: &crate::lab::vm::Stall| {
         say!("halfopen: {stall}; once more in basic mode");
         empty(out);

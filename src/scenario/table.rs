@@ -72,7 +72,8 @@ const SCENARIO: &[Key] = &[
         Kind::Integer { min: 1, max: MAX_TRIALS as i64 },
         "all",
         "at_once = 100",
-        "The most trials at once, where a program a trial needs much memory: more are done in waves, each like a run, and joined.",
+        "The most trials at once, where a program a trial needs much memory: more are done in waves, each like a run, and \
+         joined. A part (`run --partition`) is done at once.",
         &["waves", "batch", "parallel"],
     ),
     optional("ci", Kind::Flag, "`false`", "ci = true", "Whether CI runs it.", &[]),

@@ -170,7 +170,8 @@ fn trials(gate: &Gate, rows: &[&TrialRow]) -> GateSample {
 }
 
 /// A numeric column. A trial that has no value because nobody noticed, or because its process is gone, lies beyond
-/// every bound; void ones and false alarms are unknown; the others have nothing to say.
+/// every bound; void ones, false alarms and those whose process was gone before there was a fault are unknown; the others have
+/// nothing to say.
 fn numbers(gate: &Gate, rows: &[&TrialRow]) -> GateSample {
     let mut sample = GateSample::default();
     for row in rows {
@@ -178,6 +179,8 @@ fn numbers(gate: &Gate, rows: &[&TrialRow]) -> GateSample {
         match (row.outcome, value) {
             (Outcome::Void, _) | (Outcome::FalseAlarm, None) => sample.unknown += 1,
             (_, Some(value)) => sample.known.push(value),
+            // A program that does not even start says nothing of a timeout.
+            (Outcome::SubjectExited, None) if row.fault_applied_s.is_none() => sample.unknown += 1,
             (Outcome::Detected | Outcome::Censored | Outcome::SubjectExited, None) => sample.beyond += 1,
             (Outcome::Survived, None) => {}
         }

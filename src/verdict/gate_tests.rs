@@ -276,3 +276,13 @@ fn the_race_against_the_reaper() {
     // Neither detected nor reaped: nobody knows who would have been first.
     assert_eq!(judge_gate(&gate, &[race(None, None)], None).unknown, 1);
 }
+
+#[test]
+fn a_program_that_was_gone_before_the_fault_says_nothing_of_a_bound() {
+    let p100 = gate("ttr_s", Measure::Quantile(1.0), None, Some(15.0));
+    let never_started = vec![row(Outcome::SubjectExited, None); 3];
+    assert_eq!(verdict(&p100, &never_started).0, Verdict::Inconclusive);
+    // One that the fault ended, or that ended under it, never recovers.
+    let under_it = TrialRow { fault_applied_s: Some(Offset::from_secs(9.0)), ..row(Outcome::SubjectExited, None) };
+    assert_eq!(verdict(&p100, &[under_it]).0, Verdict::Failed);
+}

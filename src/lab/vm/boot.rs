@@ -81,6 +81,17 @@ pub struct Booted {
     pub pid_namespace: bool,
 }
 
+/// This program's own file, which becomes the guest's init. One that was replaced while this process runs is there no more.
+fn own_file() -> Result<PathBuf, VmError> {
+    let path = std::env::current_exe().map_err(io_at("find this program's own file"))?;
+    if path.is_file() {
+        return Ok(path);
+    }
+    let name = path.to_string_lossy();
+    let name = name.strip_suffix(" (deleted)").unwrap_or(&name);
+    Err(VmError::Unfit(format!("{name} was replaced while it runs; start it again")))
+}
+
 impl Boot {
     /// A guest for `argv` with this process's environment and working directory, 512 MiB, inf-cpu.
     ///
@@ -94,7 +105,7 @@ impl Boot {
             .collect();
         Ok(Self {
             kernel,
-            init: std::env::current_exe().map_err(io_at("find this program's own file"))?,
+            init: own_file()?,
             mode: Mode::default(),
             cpu: None,
             memory_mib: 512,
